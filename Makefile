@@ -1,0 +1,98 @@
+# unsafemv: see README.md for what the targets do.
+#
+# check, demo, bench and lint set up what they need themselves, on a machine
+# that may not have PGXS yet; so they stand apart from the targets PGXS makes.
+
+EXTENSION = unsafemv
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" unsafemv.control)
+PG_CONFIG ?= pg_config
+
+MODULE_big = unsafemv
+OBJS = \
+	src/unsafemv.o \
+	src/errors.o \
+	src/suid.o \
+	src/merge_patch.o \
+	src/mutation.o \
+	src/event.o \
+	src/index_entry.o \
+	src/fold.o \
+	src/kept.o \
+	src/statement.o \
+	src/statement_text.o \
+	src/registry.o \
+	src/row_writer.o \
+	src/receipts.o \
+	src/lane_unsafe.o \
+	src/lane_safe.o \
+	src/page.o \
+	src/page_index.o \
+	src/monitor.o
+
+# The install script is these parts in this order.
+SQL_PARTS = \
+	sql/suid.sql \
+	sql/merge_patch.sql \
+	sql/errors.sql \
+	sql/tables.sql \
+	sql/registry.sql \
+	sql/lane_unsafe.sql \
+	sql/lane_safe.sql \
+	sql/receipts.sql \
+	sql/page.sql \
+	sql/monitor.sql \
+	sql/access.sql
+
+DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql
+
+# test/sql, test/specs and test/t; CHECKS are further programs, run against a
+# private server with the extension on offer (test/bin/check says how).
+REGRESS = \
+	suid \
+	merge_patch
+ISOLATION =
+TAP =
+CHECKS =
+
+# Both drivers look for expected/ where they run, in every version.
+REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)
+ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=$(EXTENSION)
+
+EXTRA_CLEAN = build results output_iso regression.diffs regression.out
+
+OWN_SETUP = check demo bench lint indent
+
+ifneq (,$(filter $(OWN_SETUP),$(MAKECMDGOALS)))
+
+export PG_CONFIG EXTENSION EXTVERSION REGRESS ISOLATION TAP CHECKS EVENTS
+
+.PHONY: $(OWN_SETUP)
+$(OWN_SETUP):
+	@test/bin/$@
+
+# Any other target asked for beside these.
+OTHERS = $(filter-out $(OWN_SETUP),$(MAKECMDGOALS))
+ifneq (,$(OTHERS))
+.PHONY: $(OTHERS)
+$(OTHERS):
+	@$(MAKE) $@
+endif
+
+else
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+$(DATA_built): $(SQL_PARTS) unsafemv.control Makefile
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION unsafemv" to load this file. \quit'; \
+	   cat $(SQL_PARTS); } >$@.tmp && mv $@.tmp $@
+	@echo "built $@"
+
+# Headers are few and small: any change rebuilds all. So does another server.
+SERVER_STAMP = build/postgresql-$(MAJORVERSION)
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) $(SERVER_STAMP)
+
+$(SERVER_STAMP):
+	@mkdir -p build && rm -f build/postgresql-* && touch $@
+
+endif

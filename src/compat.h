@@ -1,0 +1,32 @@
+/*
+ * compat.h
+ *	  Differences between the supported PostgreSQL versions (15 to 18).
+ *
+ * The only file that looks at PG_VERSION_NUM: everything else is written against
+ * the names defined here.
+ */
+#ifndef UNSAFEMV_COMPAT_H
+#define UNSAFEMV_COMPAT_H
+
+#include "fmgr.h"
+
+/* VARDATA_ANY and its kin left postgres.h. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/*
+ * Report an input function's error: softly, by returning, where the caller asked
+ * for that (pg_input_is_valid, COPY ... ON_ERROR; PostgreSQL 16), else raise.
+ */
+#if PG_VERSION_NUM >= 160000
+#include "nodes/miscnodes.h"
+
+#define COMPAT_INPUT_ERROR(fcinfo, ...) \
+	ereturn((fcinfo)->context, (Datum) 0, __VA_ARGS__)
+#else
+#define COMPAT_INPUT_ERROR(fcinfo, ...) \
+	ereport(ERROR, __VA_ARGS__)
+#endif
+
+#endif							/* UNSAFEMV_COMPAT_H */

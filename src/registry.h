@@ -1,0 +1,96 @@
+/*
+ * registry.h
+ *	  Views and generations.
+ */
+#ifndef UNSAFEMV_REGISTRY_H
+#define UNSAFEMV_REGISTRY_H
+
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+#include "mutation.h"
+
+/* What a view is; fixed while its shared lock is held. */
+typedef struct View
+{
+	text	   *service_id;
+	text	   *view_id;
+	int64		view_no;
+	bool		has_active;
+	int64		active_generation;
+	int64		definition_version; /* of the active generation */
+	bool		base_composed;
+	DeclaredIndexes declared;
+} View;
+
+/* What a generation's row says, as far as the lanes need it. */
+typedef struct Generation
+{
+	bool		has_head;
+	Suid		head;
+	bool		has_floor;
+	Suid		floor;
+	bool		has_settled_max;
+	Suid		settled_max;
+
+	/* filled by registry_lock_generation only */
+	char	   *status;
+	int64		definition_version;
+	int64		row_count;
+	int64		history_count;
+	bytea	   *history_digest; /* NULL: nothing folded yet */
+	bool		rebuild_required;
+	Interval   *retention;		/* of the view */
+} Generation;
+
+/* unsafemv.promotion_timeout, in milliseconds */
+extern int	registry_promotion_timeout;
+
+/* Registers the cache's invalidation callback; from _PG_init. */
+extern void registry_init(void);
+
+/* Take the view's lock shared until the end of the transaction (core 6.2). */
+extern void registry_lock_shared(const text *service_id, const text *view_id);
+
+/*
+ * The view, or MV_VIEW_MISSING.  With the shared lock held, the answer holds
+ * until the end of the transaction; 40001 if the transaction's own snapshot shows
+ * another active generation.  Cached; lives to the end of the transaction.
+ */
+extern const View *registry_locked_view(const text *service_id, const text *view_id);
+
+/*
+ * The view as a fresh statement (or, for reads, the active snapshot) sees it, or
+ * MV_VIEW_MISSING; allocated in the current context.
+ */
+extern View *registry_current_view(const text *service_id, const text *view_id);
+extern View *registry_read_view(const text *service_id, const text *view_id);
+
+/*
+ * Head and floor, by a statement begun now; or, with "in_snapshot", in the active
+ * snapshot.  Above READ COMMITTED: 40001 if the newest snapshot differs from the
+ * transaction's.  Raises MV_INSTANCE_MISSING.
+ */
+extern void registry_head(const View *view, int64 generation, bool in_snapshot, Generation *result);
+
+/* The whole row, locked against the safe lane until the end of the transaction; false: none. */
+extern bool registry_lock_generation(const View *view, int64 generation, Generation *result);
+
+/*
+ * The generation to write: "generation" if has_generation, else the active one.
+ * Raises MV_INSTANCE_MISSING if there is none.
+ */
+extern int64 registry_resolve_generation(const View *view, bool has_generation, int64 generation);
+
+/* Argument checks shared by the public functions; all raise MV_VALUE_INVALID on NULL. */
+extern void registry_require(FunctionCallInfo fcinfo, int argno, const char *name);
+extern text *registry_service_argument(FunctionCallInfo fcinfo, int argno);
+extern text *registry_view_argument(FunctionCallInfo fcinfo, int argno);
+extern text *registry_event_argument(FunctionCallInfo fcinfo, int argno);
+extern const Suid *registry_suid_argument(FunctionCallInfo fcinfo, int argno, const char *name);
+
+/* errdetail("Service \"...\", view \"...\".") and with a generation. */
+extern int	registry_errdetail(const View *view);
+extern int	registry_errdetail_generation(const View *view, int64 generation);
+
+#endif							/* UNSAFEMV_REGISTRY_H */

@@ -1,0 +1,164 @@
+/*
+ * row_writer.c
+ *	  Tentative rows between statement results and structs, for both lanes.
+ *
+ * Guarantees: a row written and read back is the same; declared index entries are
+ * derived again from the value at every write.  Two statements at most, whatever
+ * the number of rows.  Expects the keys locked; memory is of the caller's context.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+
+#include "kept.h"
+#include "row_writer.h"
+
+static Jsonb *
+jsonb_column(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = statement_value(row, column, &isnull);
+
+	return isnull ? NULL : DatumGetJsonbPCopy(value);
+}
+
+void
+row_writer_read_tentative(uint64 row, int first, TentativeRow *result)
+{
+	bool		isnull;
+	Datum		value;
+
+	memset(result, 0, sizeof(TentativeRow));
+	if (!statement_suid(row, first, &result->source_suid))
+		return;
+	value = statement_value(row, first + 2, &isnull);
+	if (isnull)
+		return;					/* a key this call has claimed */
+
+	result->exists = true;
+	result->row_version = DatumGetInt64(statement_value(row, first + 1, &isnull));
+	if (!DatumGetBool(value))
+	{
+		result->image.present = true;
+		result->image.value = jsonb_column(row, first + 3);
+		result->image.row_version = result->row_version;
+		result->image.source_suid = result->source_suid;
+		kept_entries_from_jsonb(jsonb_column(row, first + 4), false,
+								&result->image.nentries, &result->image.entries);
+	}
+	kept_from_jsonb(jsonb_column(row, first + 5), &result->nkept, &result->kept);
+	result->kept_allocated = result->nkept;
+	result->has_base = statement_suid(row, first + 6, &result->base_suid);
+}
+
+void
+row_writer_read_safe(uint64 row, int first, RowImage *result, int *nall, IndexEntry **all_entries)
+{
+	bool		isnull;
+	Jsonb	   *entries;
+
+	memset(result, 0, sizeof(RowImage));
+	if (nall != NULL)
+	{
+		*nall = 0;
+		*all_entries = NULL;
+	}
+	if (!statement_suid(row, first, &result->source_suid))
+		return;
+	result->present = true;
+	result->row_version = DatumGetInt64(statement_value(row, first + 1, &isnull));
+	result->value = jsonb_column(row, first + 2);
+	entries = jsonb_column(row, first + 3);
+	kept_entries_from_jsonb(entries, false, &result->nentries, &result->entries);
+	if (nall != NULL)
+		kept_entries_from_jsonb(entries, true, nall, all_entries);
+}
+
+void
+row_writer_begin(TentativeWrites *writes, int capacity)
+{
+	memset(writes, 0, sizeof(TentativeWrites));
+	writes->allocated = capacity = Max(capacity, 1);
+	writes->keys = palloc(capacity * sizeof(Datum));
+	writes->suids = palloc(capacity * sizeof(Datum));
+	writes->versions = palloc(capacity * sizeof(Datum));
+	writes->tombstones = palloc(capacity * sizeof(Datum));
+	writes->values = palloc(capacity * sizeof(Datum));
+	writes->no_values = palloc(capacity * sizeof(bool));
+	writes->entries = palloc(capacity * sizeof(Datum));
+	writes->no_entries = palloc(capacity * sizeof(bool));
+	writes->kept = palloc(capacity * sizeof(Datum));
+	writes->no_kept = palloc(capacity * sizeof(bool));
+	writes->kept_froms = palloc(capacity * sizeof(Datum));
+	writes->bases = palloc(capacity * sizeof(Datum));
+	writes->no_bases = palloc(capacity * sizeof(bool));
+	writes->deletes = palloc(capacity * sizeof(Datum));
+}
+
+static Datum
+optional_jsonb(Jsonb *value, bool *isnull)
+{
+	*isnull = value == NULL;
+	return JsonbPGetDatum(value);
+}
+
+void
+row_writer_store(TentativeWrites *writes, const text *row_key, const TentativeRow *row,
+				 const DeclaredIndexes *declared)
+{
+	int			i = writes->nstores++;
+	int			nentries;
+	IndexEntry *entries;
+
+	Assert(i < writes->allocated && row->exists);
+	fold_entries(&row->image, declared, &nentries, &entries);
+	writes->keys[i] = PointerGetDatum(row_key);
+	writes->suids[i] = SuidPGetDatum(&row->source_suid);
+	writes->versions[i] = Int64GetDatum(row->row_version);
+	writes->tombstones[i] = BoolGetDatum(!row->image.present);
+	writes->values[i] = optional_jsonb(row->image.present ? row->image.value : NULL,
+									   &writes->no_values[i]);
+	writes->entries[i] = optional_jsonb(kept_entries_to_jsonb(entries, nentries),
+										&writes->no_entries[i]);
+	writes->kept[i] = optional_jsonb(kept_to_jsonb(row->kept, row->nkept), &writes->no_kept[i]);
+	writes->kept_froms[i] = row->nkept > 0 ? SuidPGetDatum(&row->kept[0].suid) : (Datum) 0;
+	writes->no_bases[i] = row->nkept == 0 || !row->has_base;
+	writes->bases[i] = SuidPGetDatum(&row->base_suid);
+}
+
+void
+row_writer_delete(TentativeWrites *writes, const text *row_key)
+{
+	Assert(writes->ndeletes < writes->allocated);
+	writes->deletes[writes->ndeletes++] = PointerGetDatum(row_key);
+}
+
+void
+row_writer_end(TentativeWrites *writes, const View *view, int64 generation)
+{
+	Datum		values[12];
+
+	values[0] = PointerGetDatum(view->service_id);
+	values[1] = Int64GetDatum(view->view_no);
+	values[2] = Int64GetDatum(generation);
+	if (writes->nstores > 0)
+	{
+		int			count = writes->nstores;
+
+		values[3] = statement_text_array(writes->keys, NULL, count);
+		values[4] = statement_suid_array(writes->suids, NULL, count);
+		values[5] = statement_bigint_array(writes->versions, NULL, count);
+		values[6] = statement_boolean_array(writes->tombstones, NULL, count);
+		values[7] = statement_jsonb_array(writes->values, writes->no_values, count);
+		values[8] = statement_jsonb_array(writes->entries, writes->no_entries, count);
+		values[9] = statement_jsonb_array(writes->kept, writes->no_kept, count);
+		values[10] = statement_suid_array(writes->kept_froms, writes->no_kept, count);
+		values[11] = statement_suid_array(writes->bases, writes->no_bases, count);
+		(void) statement_execute(STATEMENT_TENTATIVE_STORE, values, NULL);
+	}
+	if (writes->ndeletes > 0)
+	{
+		values[3] = statement_text_array(writes->deletes, NULL, writes->ndeletes);
+		(void) statement_execute(STATEMENT_TENTATIVE_DELETE, values, NULL);
+	}
+}

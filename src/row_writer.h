@@ -1,0 +1,57 @@
+/*
+ * row_writer.h
+ *	  Reads tentative rows from statement results and writes them back.
+ */
+#ifndef UNSAFEMV_ROW_WRITER_H
+#define UNSAFEMV_ROW_WRITER_H
+
+#include "fold.h"
+#include "registry.h"
+#include "statement.h"
+
+/*
+ * A tentative row from columns "first".. of a row of the last result: source_suid,
+ * row_version, tombstone, value, entries, kept, base_suid.  Copies into the
+ * current context.
+ */
+extern void row_writer_read_tentative(uint64 row, int first, TentativeRow *result);
+
+/*
+ * A safe row's image from columns "first"..: source_suid, row_version, value,
+ * entries; explicit entries only, unless all are asked for in *all_entries.
+ */
+extern void row_writer_read_safe(uint64 row, int first, RowImage *result,
+								 int *nall, IndexEntry **all_entries);
+
+/*
+ * Collects tentative rows to be stored or deleted by one statement each; keys
+ * must come in C byte order and be locked by the caller.
+ */
+typedef struct TentativeWrites
+{
+	int			nstores;
+	int			ndeletes;
+	int			allocated;
+	Datum	   *keys;
+	Datum	   *suids;
+	Datum	   *versions;
+	Datum	   *tombstones;
+	Datum	   *values;
+	bool	   *no_values;
+	Datum	   *entries;
+	bool	   *no_entries;
+	Datum	   *kept;
+	bool	   *no_kept;
+	Datum	   *kept_froms;
+	Datum	   *bases;
+	bool	   *no_bases;
+	Datum	   *deletes;
+} TentativeWrites;
+
+extern void row_writer_begin(TentativeWrites *writes, int capacity);
+extern void row_writer_store(TentativeWrites *writes, const text *row_key, const TentativeRow *row,
+							 const DeclaredIndexes *declared);
+extern void row_writer_delete(TentativeWrites *writes, const text *row_key);
+extern void row_writer_end(TentativeWrites *writes, const View *view, int64 generation);
+
+#endif							/* UNSAFEMV_ROW_WRITER_H */

@@ -1,0 +1,165 @@
+/*
+ * statement.h
+ *	  Every SQL statement of the extension, as data, with one plan cache.
+ */
+#ifndef UNSAFEMV_STATEMENT_H
+#define UNSAFEMV_STATEMENT_H
+
+#include "executor/spi.h"
+#include "utils/timestamp.h"
+
+#include "suid.h"
+
+typedef enum StatementKind
+{
+	/* registry */
+	STATEMENT_VIEW_READ,
+	STATEMENT_VIEW_NUMBER,
+	STATEMENT_VIEW_INSERT,
+	STATEMENT_VIEW_ALTER,
+	STATEMENT_VIEW_LOCK,
+	STATEMENT_VIEW_DEACTIVATE,
+	STATEMENT_VIEW_DELETE,
+	STATEMENT_GENERATION_INSERT,
+	STATEMENT_HEAD_READ,
+	STATEMENT_INSTANCE_READ,
+	STATEMENT_LOCK_HOLDERS,
+	STATEMENT_GENERATION_LIST,
+	STATEMENT_GENERATION_LOCK,
+	STATEMENT_GENERATION_DROPPING,
+	STATEMENT_GENERATION_DELETE,
+	STATEMENT_DROP_ROWS,
+	STATEMENT_DROP_UNSAFE_ROWS,
+	STATEMENT_DROP_INDEX_ENTRIES,
+	STATEMENT_DROP_RECEIPTS,
+	STATEMENT_DROP_MARKERS,
+	STATEMENT_DROP_FINDINGS,
+	STATEMENT_DROP_REMAINING,
+
+	/* receipts and markers */
+	STATEMENT_RECEIPT_CLAIM_ONE,
+	STATEMENT_RECEIPT_CLAIM,
+	STATEMENT_RECEIPT_FIND,
+	STATEMENT_RECEIPT_OUTCOME,
+	STATEMENT_RECEIPT_DELETE,
+	STATEMENT_RECEIPT_SETTLE,
+	STATEMENT_RECEIPT_SETTLE_KNOWN,
+	STATEMENT_RECEIPT_PASSED_OVER,
+	STATEMENT_RECEIPT_LOCK,
+	STATEMENT_RECEIPT_SETTLED_AT,
+	STATEMENT_RECEIPT_FIRST_UNSETTLED,
+	STATEMENT_RECEIPT_SETTLED_BELOW,
+	STATEMENT_RECEIPT_EXISTS,
+	STATEMENT_RECEIPT_META,
+	STATEMENT_MARKER_WRITE,
+	STATEMENT_MARKER_DELETE,
+
+	/* tentative rows */
+	STATEMENT_TENTATIVE_WRITE_ONE,
+	STATEMENT_TENTATIVE_WRITE,
+	STATEMENT_TENTATIVE_READ,
+	STATEMENT_TENTATIVE_STORE,
+	STATEMENT_TENTATIVE_DELETE,
+	STATEMENT_TENTATIVE_TOUCHED,
+
+	/* safe rows */
+	STATEMENT_SAFE_READ,
+	STATEMENT_SAFE_STORE,
+	STATEMENT_SAFE_DELETE,
+	STATEMENT_ENTRY_INSERT,
+	STATEMENT_ENTRY_DELETE,
+	STATEMENT_HEAD_WRITE,
+	STATEMENT_HEAD_OBSERVE,
+	STATEMENT_REBUILD_REQUIRED,
+
+	/* findings */
+	STATEMENT_FINDING_RECORD,
+
+	/* reads */
+	STATEMENT_READ_STATE,
+	STATEMENT_READ_TOTAL,
+	STATEMENT_PAGE_SAFE,
+	STATEMENT_PAGE_SAFE_DESC,
+	STATEMENT_PAGE_TENTATIVE,
+	STATEMENT_PAGE_TENTATIVE_DESC,
+	STATEMENT_READ_ROWS,
+	STATEMENT_READ_ROWS_DESC,
+	STATEMENT_READ_ROWS_KEYS,
+	STATEMENT_READ_ROWS_KEYS_DESC,
+	STATEMENT_QUERY_TEXT,
+	STATEMENT_QUERY_TEXT_DESC,
+	STATEMENT_QUERY_INTEGER,
+	STATEMENT_QUERY_INTEGER_DESC,
+	STATEMENT_QUERY_REAL,
+	STATEMENT_QUERY_REAL_DESC,
+	STATEMENT_ENTRIES_TEXT,
+	STATEMENT_ENTRIES_TEXT_DESC,
+	STATEMENT_ENTRIES_INTEGER,
+	STATEMENT_ENTRIES_INTEGER_DESC,
+	STATEMENT_ENTRIES_REAL,
+	STATEMENT_ENTRIES_REAL_DESC,
+
+	STATEMENT_COUNT
+} StatementKind;
+
+typedef struct StatementText
+{
+	/*
+	 * Argument types, a letter each: t text, n bigint, b boolean, s suid, j
+	 * jsonb, y bytea, z timestamptz, i interval, r double
+	 * precision; upper case: an array of it.
+	 */
+	const char *arguments;
+	const char *sql;
+} StatementText;
+
+extern const StatementText statement_texts[STATEMENT_COUNT];
+
+/* Registers the cache's invalidation callbacks; from _PG_init. */
+extern void statement_init(void);
+
+/* Open and close one use of the statements (SPI) within a public function. */
+extern void statement_begin(void);
+extern void statement_end(void);
+
+/*
+ * Run a statement; the number of rows returned or written.  statement_execute
+ * sees everything committed before it begins (READ COMMITTED); statement_read
+ * sees what the active snapshot sees.  "nulls" may be NULL.  Result rows stay in
+ * SPI_tuptable until the next statement frees... they live until statement_end.
+ */
+extern uint64 statement_execute(StatementKind kind, Datum *values, const bool *nulls);
+extern uint64 statement_read(StatementKind kind, Datum *values, const bool *nulls);
+
+/* statement_read whose rows go to "dest", one by one, instead of SPI_tuptable. */
+extern uint64 statement_read_into(StatementKind kind, Datum *values, const bool *nulls,
+								  DestReceiver *dest);
+
+/* Column (from 1) of a row (from 0) of the last result. */
+extern Datum statement_value(uint64 row, int column, bool *isnull);
+
+/* Copy a SUID out of the last result; false: the column is NULL. */
+extern bool statement_suid(uint64 row, int column, Suid *result);
+
+/*
+ * From now on statement_read sees one fresh snapshot, with this transaction's
+ * own writes; statement_snapshot_end returns to the former.
+ */
+extern void statement_snapshot_begin(void);
+extern void statement_snapshot_end(void);
+
+/* Same with the newest snapshot even above READ COMMITTED. */
+extern void statement_latest_begin(void);
+
+/* Type unsafemv.suid in this database. */
+extern Oid	statement_suid_type(void);
+
+/* Arrays for set-wise statements; "nulls" may be NULL. */
+extern Datum statement_text_array(Datum *values, const bool *nulls, int count);
+extern Datum statement_bigint_array(Datum *values, const bool *nulls, int count);
+extern Datum statement_boolean_array(Datum *values, const bool *nulls, int count);
+extern Datum statement_suid_array(Datum *values, const bool *nulls, int count);
+extern Datum statement_timestamp_array(Datum *values, int count);
+extern Datum statement_jsonb_array(Datum *values, const bool *nulls, int count);
+
+#endif							/* UNSAFEMV_STATEMENT_H */

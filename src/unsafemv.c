@@ -1,0 +1,33 @@
+/*
+ * unsafemv.c
+ *	  Module magic, settings, and registration of invalidation callbacks.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "registry.h"
+#include "statement.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	DefineCustomIntVariable("unsafemv.promotion_timeout",
+							"How long promoting, reopening and dropping wait for transactions that use the view.",
+							NULL,
+							&registry_promotion_timeout,
+							2000, 1, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	MarkGUCPrefixReserved("unsafemv");
+	statement_init();
+	registry_init();
+}
