@@ -53,7 +53,7 @@ CREATE FUNCTION unsafemv.read_instance(
 	service_id text,
 	view_id text,
 	generation bigint,
-	OUT instance_generation bigint,
+	OUT generation bigint,
 	OUT status text,
 	OUT definition_version bigint,
 	OUT last_suid text,

@@ -263,7 +263,8 @@ kept_to_jsonb(const KeptEvent *events, int count)
 	(void) pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
 	for (int i = 0; i < count; i++)
 	{
-		char		suid[SUID_TEXT_LENGTH + 1];
+		/* Strings are copied only when all is pushed. */
+		char	   *suid = palloc(SUID_TEXT_LENGTH + 1);
 
 		suid_print(&events[i].suid, suid);
 		(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);

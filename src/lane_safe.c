@@ -56,6 +56,8 @@ typedef struct SafeStep
 	bool		has_floor;
 	Suid		floor;
 	int64		row_count;
+	int			contradiction;	/* first event that contradicts its receipt, or count */
+	Suid		known_suid;		/* what that receipt has */
 
 	/* the answer */
 	int64		upserts;
@@ -147,9 +149,22 @@ static void
 raise_contradiction(const SafeStep *step, const Event *event, const Suid *known)
 {
 	RAISE(UNSAFE_SUID_CONTRADICTION,
-		  errmsg("event contradicts its receipt, which has SUID %s", print_suid(known)),
+		  errmsg("event is known with another SUID, %s", print_suid(known)),
 		  STEP_DETAIL(step, event),
 		  errhint("An event has one SUID; look for the producer that broke this."));
+}
+
+/* Compare the SUIDs of a settling statement's result with the events'. */
+static void
+note_contradiction(SafeStep *step, const Event *event, const Suid *known)
+{
+	int			position = event - step->events;
+
+	if (suid_compare(known, &event->suid) != 0 && position < step->contradiction)
+	{
+		step->contradiction = position;
+		step->known_suid = *known;
+	}
 }
 
 /* SUIDs strictly increase from the head, and no event comes twice. */
@@ -199,6 +214,7 @@ settle_receipts(SafeStep *step)
 	Datum		values[6];
 	uint64		found;
 
+	step->contradiction = step->count;
 	for (int i = 0; i < step->count; i++)
 	{
 		Event	   *event = &step->events[i];
@@ -229,8 +245,7 @@ settle_receipts(SafeStep *step)
 			Suid		known;
 
 			(void) statement_suid(i, 2, &known);
-			if (suid_compare(&known, &asked[i]->suid) != 0)
-				raise_contradiction(step, asked[i], &known);
+			note_contradiction(step, asked[i], &known);
 		}
 	}
 	if (nold > 0)
@@ -245,9 +260,8 @@ settle_receipts(SafeStep *step)
 
 			(void) statement_suid(row, 2, &known);
 			for (int i = 0; i < nold; i++)
-				if (mutation_compare_text(old[i]->event_id, event_id) == 0 &&
-					suid_compare(&known, &old[i]->suid) != 0)
-					raise_contradiction(step, old[i], &known);
+				if (mutation_compare_text(old[i]->event_id, event_id) == 0)
+					note_contradiction(step, old[i], &known);
 		}
 		step->floor = old[nold - 1]->suid;
 		step->has_floor = true;
@@ -309,6 +323,7 @@ read_rows(SafeStep *step)
 	}
 }
 
+/* Fold; the first event that is no good is the one reported. */
 static void
 fold_step_events(SafeStep *step)
 {
@@ -327,6 +342,8 @@ fold_step_events(SafeStep *step)
 					  STEP_DETAIL(step, event),
 					  errhint("Give the patch \"create\": true, or leave the event out on purpose."));
 		}
+		if (i == step->contradiction)
+			raise_contradiction(step, event, &step->known_suid);
 		step->upserts += event->plan.upserts;
 		step->patches += event->plan.patches;
 		step->deletes += event->plan.deletes;

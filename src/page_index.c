@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "catalog/namespace.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -134,7 +136,8 @@ number_bound(const char *name, const text *value, IndexType type)
 	bool		valid = false;
 
 	errno = 0;
-	if (string[0] != '\0' && !isspace((unsigned char) string[0]))
+	/* No blanks, words or hexadecimal digits, which the library would take. */
+	if (string[0] != '\0' && string[strspn(string, "0123456789+-.eE")] == '\0')
 	{
 		if (type == INDEX_INTEGER)
 			integer = strtoi64(string, &end, 10);

@@ -265,6 +265,7 @@ valid_plan(StatementKind kind)
 static uint64
 run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
 {
+	MemoryContext caller = CurrentMemoryContext;
 	SPIPlanPtr	plan = valid_plan(kind);
 	char		spi_nulls[STATEMENT_MAX_ARGUMENTS];
 	int			code;
@@ -279,6 +280,7 @@ run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
 	code = SPI_execute_plan(plan, values, nulls != NULL ? spi_nulls : NULL, read_only, 0);
 	if (code < 0)
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
 	return SPI_processed;
 }
 
@@ -297,6 +299,7 @@ statement_read(StatementKind kind, Datum *values, const bool *nulls)
 uint64
 statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestReceiver *dest)
 {
+	MemoryContext caller = CurrentMemoryContext;
 	SPIPlanPtr	plan = valid_plan(kind);
 	const char *arguments = statement_texts[kind].arguments;
 	int			nargs = strlen(arguments);
@@ -317,6 +320,7 @@ statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestRe
 	code = SPI_execute_plan_extended(plan, &options);
 	if (code < 0)
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
 	return SPI_processed;
 }
 

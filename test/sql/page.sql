@@ -219,9 +219,7 @@ SELECT count(*) FROM unsafemv.current_rows WHERE service_id = 'page' AND view_id
 SELECT count(*) FROM unsafemv.current_rows c JOIN unsafemv.views v USING (service_id, view_id)
 WHERE c.service_id = 'page' AND c.view_id = '129';
 SELECT page('129');
-\set VERBOSITY verbose
 SELECT FROM unsafemv.read_rows('page', '132');
-\set VERBOSITY default
 DELETE FROM unsafemv.receipts WHERE (service_id, view_no) = ('page', no('132'));
 UPDATE unsafemv.generations SET rebuild_required = true WHERE (service_id, view_no) = ('page', no('132'));
 SELECT count(*), refused(statement) FROM reads GROUP BY 2;
@@ -306,7 +304,7 @@ SELECT call, refused('SELECT unsafemv.' || call) FROM (VALUES
     (21, $$query_rows('page', 'report 24', 'i', 'integer', from_value => '')$$),
     (22, $$query_rows('page', 'report 24', 'i', 'real', to_value => 'NaN')$$),
     (23, $$query_rows('page', 'report 24', 'i', 'real', to_value => '1e999')$$),
-    (24, $$query_rows('page', 'report 24', 'i', 'real', ' 1')$$),
+    (24, $$query_rows('page', 'report 24', 'i', 'real', '0x10')$$),
     (25, $$query_rows('page', 'report 24', 'i', 'text', repeat('x', 1025))$$),
     (26, $$query_composed_page('page', 'report 24', after_suid => repeat('0', 30), after_key => repeat('x', 1025))$$)
 ) v(n, call) ORDER BY n;
@@ -334,8 +332,9 @@ BEGIN
     END LOOP;
 END $$;
 CALL tentative('typed', 'x', 11, '{}', '[["i", "integer", 10], ["r", "real", 1.5], ["t", "text", "A"], ["t", "integer", 3]]');
-SELECT index_id, value_type, to_json(value) AS value, row_key, unsafe FROM unsafemv.read_index_entries('page', 'typed');
-SELECT string_agg(to_json(value)::text, ' ' ORDER BY n)
+SELECT index_id, value_type, encode(convert_to(value, 'UTF8'), 'escape') AS value, row_key, unsafe
+FROM unsafemv.read_index_entries('page', 'typed');
+SELECT string_agg(quote_literal(encode(convert_to(value, 'UTF8'), 'escape')), ' ' ORDER BY n)
 FROM unsafemv.read_index_entries('page', 'typed', 't', descending => true) WITH ORDINALITY e(index_id, value_type, value, row_key, unsafe, n);
 SELECT array_agg(row_key ORDER BY n) FROM unsafemv.read_index_entries('page', 'typed', "limit" => 4, "offset" => 5)
     WITH ORDINALITY e(index_id, value_type, value, row_key, unsafe, n);
@@ -422,7 +421,7 @@ SELECT view_id, generation, invariant, detail FROM unsafemv.check('page') WHERE 
 SELECT count(*) FROM unsafemv.check('no such service');
 -- and nothing else is
 SELECT view_id, generation, invariant, detail FROM unsafemv.check('page')
-WHERE view_id NOT IN ('wrong', 'wrong 2', 'report 22', '122', 'stale', 'declared');
+WHERE view_id NOT IN ('wrong', 'wrong 2', 'report 22');
 
 -- status
 SELECT view_id, generation, definition_version, short(head::text) AS head, head_age > '2000 years', tentative_rows,
