@@ -199,9 +199,8 @@ CREATE TABLE unsafemv.markers (
 	event_id text COLLATE "C" NOT NULL,
 	row_key text COLLATE "C" NOT NULL,
 	reason text COLLATE "C" NOT NULL,
-	PRIMARY KEY (service_id, view_no, generation, event_id, row_key)
+	PRIMARY KEY (service_id, view_no, generation, suid, row_key)
 );
-CREATE INDEX markers_row_idx ON unsafemv.markers (service_id, view_no, generation, row_key);
 COMMENT ON TABLE unsafemv.markers IS 'Notes that an event left a key''s tentative state as it was. Informational.';
 COMMENT ON COLUMN unsafemv.markers.view_no IS 'The view.';
 COMMENT ON COLUMN unsafemv.markers.generation IS 'The generation.';

@@ -589,6 +589,7 @@ look_for_passed_over(SafeStep *step)
 	Datum		values[7];
 	bool		nulls[7] = {0};
 	Datum	   *harmless;
+	Datum	   *harmless_suids;
 	int			nharmless = 0;
 	text	   *offender = NULL;
 	Suid		offender_suid;
@@ -603,25 +604,30 @@ look_for_passed_over(SafeStep *step)
 		return;
 
 	harmless = palloc(found * sizeof(Datum));
+	harmless_suids = palloc(found * sizeof(Datum));
 	for (uint64 row = 0; row < found; row++)
 	{
 		bool		isnull;
 		text	   *event_id = DatumGetTextPP(statement_value(row, 1, &isnull));
+		Datum		suid = statement_value(row, 2, &isnull);
 
 		if (strcmp(TextDatumGetCString(statement_value(row, 3, &isnull)),
 				   receipts_outcome_name(OUTCOME_NO_CHANGE)) == 0)
-			harmless[nharmless++] = PointerGetDatum(event_id);
+		{
+			harmless[nharmless] = PointerGetDatum(event_id);
+			harmless_suids[nharmless++] = suid;
+		}
 		else if (offender == NULL)
 		{
 			offender = event_id;
-			(void) statement_suid(row, 2, &offender_suid);
+			offender_suid = *DatumGetSuidP(suid);
 		}
 	}
 	if (nharmless > 0)
 	{
 		values[3] = statement_text_array(harmless, NULL, nharmless);
 		(void) statement_execute(STATEMENT_RECEIPT_SETTLE_KNOWN, values, NULL);
-		receipts_unmark(step->view, step->generation, harmless, nharmless);
+		receipts_unmark(step->view, step->generation, harmless_suids, nharmless);
 	}
 	if (offender != NULL && !step->state.rebuild_required)
 	{
@@ -644,7 +650,7 @@ run_step(SafeStep *step)
 	check_order(step);
 	if (step->count > 0)
 	{
-		Datum	   *ids = palloc(step->count * sizeof(Datum));
+		Datum	   *suids = palloc(step->count * sizeof(Datum));
 
 		settle_receipts(step);
 		read_rows(step);
@@ -652,8 +658,8 @@ run_step(SafeStep *step)
 		write_rows(step);
 		write_head(step);
 		for (int i = 0; i < step->count; i++)
-			ids[i] = PointerGetDatum(step->events[i].event_id);
-		receipts_unmark(step->view, step->generation, ids, step->count);
+			suids[i] = SuidPGetDatum(&step->events[i].suid);
+		receipts_unmark(step->view, step->generation, suids, step->count);
 		collect_tentative(step);
 	}
 	look_for_passed_over(step);

@@ -569,6 +569,7 @@ write_changes(ApplyCall *call, Delivery *deliveries, int count)
 {
 	TentativeWrites writes;
 	Datum	   *changed_ids = palloc(Max(count, 1) * sizeof(Datum));
+	Datum	   *changed_suids = palloc(Max(count, 1) * sizeof(Datum));
 	Outcome    *changed = palloc(Max(count, 1) * sizeof(Outcome));
 	Datum	   *refused = palloc(Max(count, 1) * sizeof(Datum));
 	int			nchanged = 0;
@@ -598,12 +599,13 @@ write_changes(ApplyCall *call, Delivery *deliveries, int count)
 			if (delivery->outcome == claim->expected)
 				continue;
 			changed_ids[nchanged] = PointerGetDatum(claim->event_id);
+			changed_suids[nchanged] = SuidPGetDatum(claim->suid);
 			changed[nchanged++] = delivery->outcome;
 		}
 		else if (!*delivery->done)
 			refused[nrefused++] = PointerGetDatum(claim->event_id);
 	}
-	receipts_set_outcomes(call->view, call->generation, changed_ids, changed, nchanged);
+	receipts_set_outcomes(call->view, call->generation, changed_ids, changed_suids, changed, nchanged);
 	receipts_give_up(call->view, call->generation, refused, nrefused);
 	receipts_mark(call->view, call->generation, call->marker_events, call->marker_suids,
 				  call->marker_keys, call->marker_reasons, call->nmarkers);

@@ -429,14 +429,13 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 	JsonbIterator *iterator;
 	JsonbValue	name;
 	JsonbValue	member;
-	JsonbValue	entries;
+	JsonbContainer *entries = NULL;
 	text	   *row_key = NULL;
 	Jsonb	   *value = NULL;
 	int64		row_version = 1;
 	bool		has_kind = false;
 	PatchKind	kind = PATCH_JSON_PATCH;
 	bool		create = false;
-	bool		has_entries = false;
 	Operation  *operation;
 
 	if (element->type != jbvBinary || !JsonContainerIsObject(element->val.binary.data))
@@ -516,8 +515,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 				FAIL(state, MV_PLAN_INVALID, errmsg("indexEntries is not an array"));
 				return false;
 			}
-			entries = member;
-			has_entries = true;
+			entries = member.val.binary.data;
 		}
 		else
 		{
@@ -562,14 +560,14 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 	operation->value = value;
 	operation->patch_kind = kind;
 	operation->create = create;
-	if (has_entries)
+	if (entries != NULL)
 	{
-		int			count = JsonContainerSize(entries.val.binary.data);
+		int			count = JsonContainerSize(entries);
 
 		operation->entries = palloc(Max(count, 1) * sizeof(IndexEntry));
 		for (int i = 0; i < count; i++)
 		{
-			JsonbValue *object = getIthJsonbValueFromContainer(entries.val.binary.data, i);
+			JsonbValue *object = getIthJsonbValueFromContainer(entries, i);
 			IndexEntry *entry = &operation->entries[operation->nentries];
 			text	   *named;
 			bool		present;

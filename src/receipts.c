@@ -255,9 +255,9 @@ receipts_check_settled(const View *view, int64 generation, const Generation *sta
 
 void
 receipts_set_outcomes(const View *view, int64 generation,
-					  Datum *event_ids, const Outcome *outcomes, int count)
+					  Datum *event_ids, Datum *suids, const Outcome *outcomes, int count)
 {
-	Datum		values[5];
+	Datum		values[6];
 	Datum	   *names;
 
 	if (count == 0)
@@ -267,7 +267,8 @@ receipts_set_outcomes(const View *view, int64 generation,
 		names[i] = outcome_datum(outcomes[i]);
 	set_instance(values, view, generation);
 	values[3] = statement_text_array(event_ids, NULL, count);
-	values[4] = statement_text_array(names, NULL, count);
+	values[4] = statement_suid_array(suids, NULL, count);
+	values[5] = statement_text_array(names, NULL, count);
 	(void) statement_execute(STATEMENT_RECEIPT_OUTCOME, values, NULL);
 }
 
@@ -307,9 +308,15 @@ receipts_mark(const View *view, int64 generation, Datum *event_ids, Datum *suids
 }
 
 void
-receipts_unmark(const View *view, int64 generation, Datum *event_ids, int count)
+receipts_unmark(const View *view, int64 generation, Datum *suids, int count)
 {
-	execute_for_events(STATEMENT_MARKER_DELETE, view, generation, event_ids, count);
+	Datum		values[4];
+
+	if (count == 0)
+		return;
+	set_instance(values, view, generation);
+	values[3] = statement_suid_array(suids, NULL, count);
+	(void) statement_execute(STATEMENT_MARKER_DELETE, values, NULL);
 }
 
 /* ---------- public functions ---------- */
@@ -435,7 +442,7 @@ unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 						(long long) generation, mutation_clip(event_id)),
 			  errhint("Rebuild the view."));
 	execute_for_events(STATEMENT_RECEIPT_SETTLE_KNOWN, view, generation, event_ids, 1);
-	receipts_unmark(view, generation, event_ids, 1);
+	receipts_unmark(view, generation, &values[4], 1);
 
 	/* The head: the greatest settled SUID below the smallest unsettled one. */
 	suid_infinity(&bound);

@@ -54,12 +54,12 @@ extern void receipts_check_settled(const View *view, int64 generation, const Gen
 
 /* Change outcomes of receipts this call claimed; give claims up. */
 extern void receipts_set_outcomes(const View *view, int64 generation,
-								  Datum *event_ids, const Outcome *outcomes, int count);
+								  Datum *event_ids, Datum *suids, const Outcome *outcomes, int count);
 extern void receipts_give_up(const View *view, int64 generation, Datum *event_ids, int count);
 
-/* Markers, as arrays. */
+/* Markers, as arrays; and the end of those of events with these SUIDs. */
 extern void receipts_mark(const View *view, int64 generation, Datum *event_ids, Datum *suids,
 						  Datum *row_keys, Datum *reasons, int count);
-extern void receipts_unmark(const View *view, int64 generation, Datum *event_ids, int count);
+extern void receipts_unmark(const View *view, int64 generation, Datum *suids, int count);
 
 #endif							/* UNSAFEMV_RECEIPTS_H */

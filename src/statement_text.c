@@ -3,9 +3,17 @@
  *	  The SQL of the extension, as data.
  *
  * Rules: constants with $n only; tables qualified; the public functions run with
- * search_path pg_catalog, so operators of type suid are written out.  A set-wise
- * statement reads its keys from unnest and reaches each table by its primary key;
- * writes that must lock in order are fed in that order.
+ * search_path pg_catalog, so operators of type suid are written out.  Writes that
+ * must lock in order are fed in that order.
+ *
+ * Plans must be right whatever the statistics say, and indexes of a table share
+ * leading columns; so the SQL leaves no choice.  A set-wise statement reaches
+ * tables through LATERAL subqueries, which cannot be joined the other way round.
+ * Where another index of the table would do for the leading columns, the key is
+ * given as a range of one value with ORDER BY and LIMIT: only the index that has
+ * the key in this order gives it without a sort.  Rows to be updated or deleted
+ * are found in this way and then reached by ctid; that is safe only for rows that
+ * nobody else can move: locked ones, or of a generation whose row is locked.
  *
  * $1, $2, $3 are service_id, view_no and generation unless a comment says so.
  */
@@ -32,6 +40,32 @@
 	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid " \
 	"RETURNING u.row_key"
 
+/* The row of a table with this row key, as a LATERAL subquery. */
+#define BY_ROW_KEY(columns, table, alias) \
+	"LATERAL (SELECT " columns " FROM unsafemv." table " " alias " " \
+	"WHERE " alias ".service_id = $1 AND " alias ".view_no = $2 AND " alias ".generation = $3 " \
+	"AND " alias ".row_key >= k.row_key AND " alias ".row_key <= k.row_key " \
+	"ORDER BY " alias ".row_key LIMIT 1)"
+
+/* The receipts of a SUID with this condition, but of other events. */
+#define OTHER_BY_SUID(condition) \
+	"LATERAL (SELECT r.event_id FROM unsafemv.receipts r " \
+	"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 " \
+	"AND r.suid OPERATOR(unsafemv.>=) k.suid AND r.suid OPERATOR(unsafemv.<=) k.suid " \
+	"AND r.event_id <> k.event_id AND " condition " ORDER BY r.suid LIMIT 1)"
+
+/* A row's index entries as jsonb, for a row that is there. */
+#define ENTRIES_OF(present, element, condition) \
+	"CASE WHEN " present " THEN (SELECT jsonb_agg(" element ") " \
+	"FROM unsafemv.index_entries e WHERE e.service_id = $1 AND e.view_no = $2 AND e.generation = $3 " \
+	"AND e.row_key = k.row_key" condition ") END "
+
+#define ENTRY_ELEMENT \
+	"CASE e.value_type " \
+	"WHEN 'text' THEN jsonb_build_array(e.index_id, e.value_type, e.text_value) " \
+	"WHEN 'integer' THEN jsonb_build_array(e.index_id, e.value_type, e.integer_value) " \
+	"ELSE jsonb_build_array(e.index_id, e.value_type, e.real_value) END"
+
 #define DROP_FROM(table) \
 	{"tnnn", "DELETE FROM unsafemv." table " WHERE ctid = ANY (ARRAY(" \
 	 "SELECT t.ctid FROM unsafemv." table " t " \
@@ -41,8 +75,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	/* $1 service_id, $2 view_id */
 	[STATEMENT_VIEW_READ] = {"tt",
 		"SELECT v.view_no, v.active_generation, g.definition_version, v.base, v.indexes "
-		"FROM unsafemv.views v LEFT JOIN unsafemv.generations g "
-		"ON g.service_id = v.service_id AND g.view_no = v.view_no AND g.generation = v.active_generation "
+		"FROM unsafemv.views v LEFT JOIN LATERAL (SELECT a.definition_version FROM unsafemv.generations a "
+		"WHERE a.service_id = v.service_id AND a.view_no = v.view_no AND a.generation = v.active_generation OFFSET 0) g ON true "
 		"WHERE v.service_id = $1 AND v.view_id = $2"},
 	/* $1 service_id */
 	[STATEMENT_VIEW_NUMBER] = {"t",
@@ -132,25 +166,24 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	 * $4 event_ids, $5 suids
 	 */
 	[STATEMENT_RECEIPT_FIND] = {"tnnTS",
-		"SELECT k.position, r.suid, r.outcome, u.event_id, "
-		"(SELECT s.event_id FROM unsafemv.receipts s "
-		"WHERE s.service_id = $1 AND s.view_no = $2 AND s.generation = $3 AND s.suid OPERATOR(unsafemv.=) k.suid "
-		"AND s.settled AND s.suid OPERATOR(unsafemv.>=) unsafemv.suid_above((SELECT g.last_suid FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3)) AND s.event_id <> k.event_id LIMIT 1) "
+		"SELECT k.position, i.suid, i.outcome, u.event_id, s.event_id "
 		"FROM ROWS FROM (unnest($4), unnest($5)) WITH ORDINALITY AS k(event_id, suid, position) "
-		"LEFT JOIN unsafemv.receipts r "
-		"ON r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id "
-		"LEFT JOIN unsafemv.receipts u "
-		"ON u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.suid OPERATOR(unsafemv.=) k.suid "
-		"AND NOT u.settled AND u.event_id <> k.event_id"},
-	/* $4 event_ids, $5 outcomes */
-	[STATEMENT_RECEIPT_OUTCOME] = {"tnnTT",
-		"UPDATE unsafemv.receipts r SET outcome = k.outcome FROM unnest($4, $5) AS k(event_id, outcome) "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id"},
+		"LEFT JOIN LATERAL (SELECT r.suid, r.outcome FROM unsafemv.receipts r "
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id OFFSET 0) i ON true "
+		"LEFT JOIN " OTHER_BY_SUID("NOT r.settled") " u ON true "
+		"LEFT JOIN " OTHER_BY_SUID("r.settled AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above("
+		"(SELECT g.last_suid FROM unsafemv.generations g "
+		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3))") " s ON true"},
+	/* Of receipts that are there; $4 event_ids, $5 suids, $6 outcomes */
+	[STATEMENT_RECEIPT_OUTCOME] = {"tnnTST",
+		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
+		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, clock_timestamp() "
+		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) "
+		"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET outcome = excluded.outcome"},
 	/* $4 event_ids */
 	[STATEMENT_RECEIPT_DELETE] = {"tnnT",
-		"DELETE FROM unsafemv.receipts r USING unnest($4) AS k(event_id) "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id"},
+		"DELETE FROM unsafemv.receipts r "
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
 	/* Settle or insert as settled; $4 event_ids, $5 suids, $6 observed_ats; in SUID order */
 	[STATEMENT_RECEIPT_SETTLE] = {"tnnTSZ",
 		"INSERT INTO unsafemv.receipts AS r " RECEIPT_COLUMNS " "
@@ -160,8 +193,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"RETURNING r.event_id, r.suid"},
 	/* Settle if there is one; $4 event_ids */
 	[STATEMENT_RECEIPT_SETTLE_KNOWN] = {"tnnT",
-		"UPDATE unsafemv.receipts r SET settled = true FROM unnest($4) AS k(event_id) "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id "
+		"UPDATE unsafemv.receipts r SET settled = true "
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4) "
 		"RETURNING r.event_id, r.suid"},
 	/* Unsettled at or below the head; $4 head */
 	[STATEMENT_RECEIPT_PASSED_OVER] = {"tnns",
@@ -175,9 +208,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"AND r.suid OPERATOR(unsafemv.=) $5 FOR NO KEY UPDATE"},
 	/* Another event's settled receipts of these SUIDs; $4 event_ids, $5 suids */
 	[STATEMENT_RECEIPT_SETTLED_AT] = {"tnnTS",
-		"SELECT k.event_id, r.event_id FROM unnest($4, $5) AS k(event_id, suid) JOIN unsafemv.receipts r "
-		"ON r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.suid OPERATOR(unsafemv.=) k.suid "
-		"AND r.settled AND r.event_id <> k.event_id"},
+		"SELECT k.event_id, s.event_id FROM unnest($4, $5) AS k(event_id, suid), " OTHER_BY_SUID("r.settled") " s"},
 	[STATEMENT_RECEIPT_FIRST_UNSETTLED] = {"tnn",
 		"SELECT r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled AND r.outcome <> 'no-change' "
@@ -190,9 +221,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1"},
 	/* $1 service_id, $2 view_no, $3 event_id, $4 suid */
 	[STATEMENT_RECEIPT_EXISTS] = {"tnts",
-		"SELECT 1 FROM unsafemv.generations g JOIN unsafemv.receipts r "
-		"ON r.service_id = g.service_id AND r.view_no = g.view_no AND r.generation = g.generation AND r.event_id = $3 "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND r.suid OPERATOR(unsafemv.=) $4 LIMIT 1"},
+		"SELECT 1 FROM unsafemv.generations g, LATERAL (SELECT 1 FROM unsafemv.receipts r "
+		"WHERE r.service_id = g.service_id AND r.view_no = g.view_no AND r.generation = g.generation "
+		"AND r.event_id = $3 AND r.suid OPERATOR(unsafemv.=) $4 OFFSET 0) r "
+		"WHERE g.service_id = $1 AND g.view_no = $2 LIMIT 1"},
 	/* Head, greatest SUID ever received, and the gate's verdict */
 	[STATEMENT_RECEIPT_META] = {"tnn",
 		"SELECT g.last_suid::text, (SELECT unsafemv.max(x.suid) FROM ("
@@ -210,10 +242,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"INSERT INTO unsafemv.markers (service_id, view_no, generation, event_id, suid, row_key, reason) "
 		"SELECT $1, $2, $3, k.event_id, k.suid, k.row_key, k.reason "
 		"FROM unnest($4, $5, $6, $7) AS k(event_id, suid, row_key, reason) ON CONFLICT DO NOTHING"},
-	/* $4 event_ids */
-	[STATEMENT_MARKER_DELETE] = {"tnnT",
-		"DELETE FROM unsafemv.markers m USING unnest($4) AS k(event_id) "
-		"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 AND m.event_id = k.event_id"},
+	/* $4 suids of the events */
+	[STATEMENT_MARKER_DELETE] = {"tnnS",
+		"DELETE FROM unsafemv.markers m "
+		"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 AND m.suid OPERATOR(unsafemv.=) ANY ($4)"},
 
 	/* $4 row_key, $5 source_suid, $6 row_version, $7 tombstone, $8 value, $9 entries */
 	[STATEMENT_TENTATIVE_WRITE_ONE] = {"tnntsnbjj",
@@ -231,17 +263,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	[STATEMENT_TENTATIVE_READ] = {"tnnT",
 		"SELECT k.position, u.source_suid, u.row_version, u.tombstone, u.value, u.entries, u.kept, u.base_suid, "
 		"r.source_suid, r.row_version, r.value, "
-		"CASE WHEN r.row_key IS NOT NULL THEN (SELECT jsonb_agg(CASE e.value_type "
-		"WHEN 'text' THEN jsonb_build_array(e.index_id, e.value_type, e.text_value) "
-		"WHEN 'integer' THEN jsonb_build_array(e.index_id, e.value_type, e.integer_value) "
-		"ELSE jsonb_build_array(e.index_id, e.value_type, e.real_value) END) "
-		"FROM unsafemv.index_entries e WHERE e.service_id = $1 AND e.view_no = $2 AND e.generation = $3 "
-		"AND e.row_key = k.row_key AND NOT e.derived) END "
+		ENTRIES_OF("r.row_key IS NOT NULL", ENTRY_ELEMENT, " AND NOT e.derived")
 		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) "
-		"LEFT JOIN unsafemv.unsafe_rows u "
-		"ON u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.row_key = k.row_key "
-		"LEFT JOIN unsafemv.rows r "
-		"ON r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.row_key = k.row_key"},
+		"LEFT JOIN " BY_ROW_KEY("u.*", "unsafe_rows", "u") " u ON true "
+		"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
 	/* Whole rows, on keys that are locked; $4.. the columns as arrays, in C byte order of row_key */
 	[STATEMENT_TENTATIVE_STORE] = {"tnnTSNBJJJSS",
 		"INSERT INTO unsafemv.unsafe_rows AS u " TENTATIVE_COLUMNS " "
@@ -250,32 +275,29 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SET source_suid = excluded.source_suid, row_version = excluded.row_version, "
 		"tombstone = excluded.tombstone, value = excluded.value, entries = excluded.entries, "
 		"kept = excluded.kept, kept_from = excluded.kept_from, base_suid = excluded.base_suid"},
-	/* $4 row_keys */
+	/* Keys that are locked; $4 row_keys */
 	[STATEMENT_TENTATIVE_DELETE] = {"tnnT",
-		"DELETE FROM unsafemv.unsafe_rows u USING unnest($4) AS k(row_key) "
-		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.row_key = k.row_key"},
+		"DELETE FROM unsafemv.unsafe_rows WHERE ctid = ANY (ARRAY(SELECT u.ctid FROM unnest($4) AS k(row_key), "
+		BY_ROW_KEY("u.ctid", "unsafe_rows", "u") " u))"},
 	/*
 	 * Tentative rows that a safe step on these keys may have to collect or refold;
 	 * those locked by an unsafe transaction are skipped.  $4 row_keys, $5 new head
 	 */
 	[STATEMENT_TENTATIVE_TOUCHED] = {"tnnTs",
 		"SELECT k.position, u.source_suid, u.row_version, u.tombstone, u.value, u.entries, u.kept, u.base_suid "
-		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) JOIN unsafemv.unsafe_rows u "
-		"ON u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.row_key = k.row_key "
-		"WHERE u.source_suid OPERATOR(unsafemv.<=) $5 OR u.kept IS NOT NULL FOR UPDATE OF u SKIP LOCKED"},
+		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position), LATERAL (SELECT t.* FROM unsafemv.unsafe_rows t "
+		"WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 "
+		"AND t.row_key >= k.row_key AND t.row_key <= k.row_key "
+		"AND (t.source_suid OPERATOR(unsafemv.<=) $5 OR t.kept IS NOT NULL) "
+		"ORDER BY t.row_key LIMIT 1 FOR UPDATE SKIP LOCKED) u"},
 
 	/* $4 row_keys */
 	[STATEMENT_SAFE_READ] = {"tnnT",
 		"SELECT k.position, r.source_suid, r.row_version, r.value, "
-		"CASE WHEN r.row_key IS NOT NULL THEN (SELECT jsonb_agg(CASE e.value_type "
-		"WHEN 'text' THEN jsonb_build_array(e.index_id, e.value_type, e.text_value) "
-		"WHEN 'integer' THEN jsonb_build_array(e.index_id, e.value_type, e.integer_value) "
-		"ELSE jsonb_build_array(e.index_id, e.value_type, e.real_value) END || "
-		"CASE WHEN e.derived THEN '[true]'::jsonb ELSE '[]'::jsonb END) "
-		"FROM unsafemv.index_entries e WHERE e.service_id = $1 AND e.view_no = $2 AND e.generation = $3 "
-		"AND e.row_key = k.row_key) END "
-		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) LEFT JOIN unsafemv.rows r "
-		"ON r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.row_key = k.row_key"},
+		ENTRIES_OF("r.row_key IS NOT NULL",
+				   ENTRY_ELEMENT " || CASE WHEN e.derived THEN '[true]'::jsonb ELSE '[]'::jsonb END", "")
+		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) "
+		"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
 	/* $4 row_keys, $5 source_suids, $6 row_versions, $7 values */
 	[STATEMENT_SAFE_STORE] = {"tnnTSNJ",
 		"INSERT INTO unsafemv.rows (service_id, view_no, generation, row_key, source_suid, row_version, value) "
@@ -284,8 +306,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SET source_suid = excluded.source_suid, row_version = excluded.row_version, value = excluded.value"},
 	/* $4 row_keys */
 	[STATEMENT_SAFE_DELETE] = {"tnnT",
-		"DELETE FROM unsafemv.rows r USING unnest($4) AS k(row_key) "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.row_key = k.row_key"},
+		"DELETE FROM unsafemv.rows WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest($4) AS k(row_key), "
+		BY_ROW_KEY("r.ctid", "rows", "r") " r))"},
 	/* $4 row_keys, $5 entries as [id, type, value(, true)] */
 	[STATEMENT_ENTRY_INSERT] = {"tnnTJ",
 		"INSERT INTO unsafemv.index_entries "
@@ -298,12 +320,13 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"FROM unnest($4, $5) AS k(row_key, entry)"},
 	/* $4 row_keys, $5 entries; all entries of a row for an entry that is NULL */
 	[STATEMENT_ENTRY_DELETE] = {"tnnTJ",
-		"DELETE FROM unsafemv.index_entries e USING unnest($4, $5) AS k(row_key, entry) "
+		"DELETE FROM unsafemv.index_entries WHERE ctid = ANY (ARRAY(SELECT x.ctid "
+		"FROM unnest($4, $5) AS k(row_key, entry), LATERAL (SELECT e.ctid FROM unsafemv.index_entries e "
 		"WHERE e.service_id = $1 AND e.view_no = $2 AND e.generation = $3 AND e.row_key = k.row_key "
 		"AND (k.entry IS NULL OR (e.index_id = k.entry ->> 0 AND e.value_type = k.entry ->> 1 "
 		"AND CASE e.value_type WHEN 'text' THEN e.text_value = k.entry ->> 2 "
 		"WHEN 'integer' THEN e.integer_value = (k.entry -> 2)::bigint "
-		"ELSE e.real_value = (k.entry ->> 2)::double precision END))"},
+		"ELSE e.real_value = (k.entry ->> 2)::double precision END)) OFFSET 0) x))"},
 	/* $4 head, $5 row_count, $6 history_count, $7 history_digest, $8 floor */
 	[STATEMENT_HEAD_WRITE] = {"tnnsnnys",
 		"UPDATE unsafemv.generations SET last_suid = $4, row_count = $5, history_count = $6, history_digest = $7, "
