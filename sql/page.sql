@@ -157,7 +157,7 @@ WHERE unsafemv.require_open_gate(v.service_id, v.view_id)
 	AND t.source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above(g.last_suid)
 	AND NOT t.tombstone;
 COMMENT ON VIEW unsafemv.current_rows IS
-'composed rows of all views, to join and filter: name the view by service_id and view_id. Refuses like query_composed_page (UNSAFE_BEHIND_FRONTIER, MV_CHECKPOINT_AHEAD) while the gate of a view it reads is closed; an unknown view has no rows. A condition on row_key uses the row key index';
+'composed rows of all views, to join and filter: name the view by service_id and view_id. Refuses like query_composed_page (UNSAFE_BEHIND_FRONTIER, MV_CHECKPOINT_AHEAD) while the gate of a view it reads is closed; an unknown view has no rows. A condition on row_key uses the row key index, given statistics (autovacuum, ANALYZE)';
 COMMENT ON COLUMN unsafemv.current_rows.service_id IS 'tenant';
 COMMENT ON COLUMN unsafemv.current_rows.view_id IS 'the view';
 COMMENT ON COLUMN unsafemv.current_rows.row_key IS 'key of the row';

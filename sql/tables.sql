@@ -46,6 +46,7 @@ CREATE TABLE unsafemv.generations (
 	history_count bigint NOT NULL DEFAULT 0,
 	rebuild_required boolean NOT NULL DEFAULT false,
 	created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	candidate_since timestamptz,
 	updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	service_id text COLLATE "C" NOT NULL,
 	status text COLLATE "C" NOT NULL CHECK (status IN ('active', 'candidate', 'retired', 'dropping')),
@@ -71,6 +72,7 @@ COMMENT ON COLUMN unsafemv.generations.row_count IS 'Exact number of safe rows.'
 COMMENT ON COLUMN unsafemv.generations.history_count IS 'Number of events folded.';
 COMMENT ON COLUMN unsafemv.generations.rebuild_required IS 'An event was passed over: reads stay closed until another generation is promoted. Never goes back to false.';
 COMMENT ON COLUMN unsafemv.generations.created_at IS 'When the generation was created.';
+COMMENT ON COLUMN unsafemv.generations.candidate_since IS 'When it became a candidate (begun or reopened): receipts of the active generation observed since then are not collected.';
 COMMENT ON COLUMN unsafemv.generations.updated_at IS 'When the safe lane or an operator last wrote this row.';
 COMMENT ON COLUMN unsafemv.generations.service_id IS 'Tenant.';
 COMMENT ON COLUMN unsafemv.generations.status IS 'active, candidate, retired or dropping.';

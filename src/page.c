@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "executor/tstoreReceiver.h"
 #include "funcapi.h"
@@ -537,7 +538,7 @@ typedef struct JsonReceiver
 	DestReceiver receiver;
 	JsonbParseState *state;
 	MemoryContext context;		/* of the array */
-	int64		limit;			/* rows wanted; -1: all; further ones are counted only */
+	int64		limit;			/* rows wanted; -1: all; more are just counted */
 	int64		rows;
 	Size		bytes;
 	text	   *last_key;

@@ -12,10 +12,8 @@
 #include <math.h>
 
 #include "catalog/namespace.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
-#include "nodes/value.h"
 #include "parser/parse_type.h"
 #include "parser/parser.h"
 #include "utils/array.h"
@@ -408,8 +406,7 @@ unsafemv_create_typed_view(PG_FUNCTION_ARGS)
 					 name, names.data, definitions.data,
 					 quote_literal_cstr(text_to_cstring(service_id)),
 					 quote_literal_cstr(text_to_cstring(view_id)));
-	if (SPI_execute(command.data, false, 0) != SPI_OK_UTILITY)
-		elog(ERROR, "could not create view: %s", SPI_result_code_string(SPI_result));
+	statement_utility(command.data);
 	MemoryContextSwitchTo(caller);
 	result = cstring_to_text(name);
 	statement_end();

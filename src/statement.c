@@ -325,6 +325,15 @@ statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestRe
 }
 
 void
+statement_utility(const char *command)
+{
+	int			code = SPI_execute(command, false, 0);
+
+	if (code != SPI_OK_UTILITY)
+		elog(ERROR, "command failed: %s", SPI_result_code_string(code));
+}
+
+void
 statement_begin(void)
 {
 	int			code = SPI_connect();

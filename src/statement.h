@@ -99,6 +99,37 @@ typedef enum StatementKind
 	STATEMENT_ENTRIES_REAL,
 	STATEMENT_ENTRIES_REAL_DESC,
 
+	/* generations, promotion, collection */
+	STATEMENT_GENERATION_ALLOCATE,
+	STATEMENT_GENERATION_NEXT,
+	STATEMENT_GENERATION_STATUS,
+	STATEMENT_VIEW_ACTIVATE,
+	STATEMENT_GENERATION_PROOF,
+	STATEMENT_GENERATION_GATE,
+	STATEMENT_QUARANTINE_READ,
+	STATEMENT_RECEIPT_IS_SETTLED,
+	STATEMENT_RECEIPT_KNOWN,
+	STATEMENT_RECEIPT_DISMISS,
+	STATEMENT_PROMOTION_MISSING,
+	STATEMENT_PROMOTION_FORCE,
+	STATEMENT_CARRY_RECEIPTS,
+	STATEMENT_CARRY_ROWS,
+	STATEMENT_CARRY_MARKERS,
+	STATEMENT_KEPT_KEYS,
+	STATEMENT_REDELIVER,
+	STATEMENT_RETIRE_ROWS,
+	STATEMENT_RETIRE_MARKERS,
+	STATEMENT_RETIRE_RECEIPTS,
+	STATEMENT_COLLECT_ONE,
+	STATEMENT_COLLECT_GUARD,
+	STATEMENT_COLLECT_ROWS,
+	STATEMENT_COLLECT_MARKERS,
+	STATEMENT_COLLECT_ROW_MARKERS,
+	STATEMENT_COLLECT_STALE,
+	STATEMENT_COLLECT_RECEIPTS_READ,
+	STATEMENT_COLLECT_RECEIPTS,
+	STATEMENT_FLOOR_WRITE,
+
 	STATEMENT_COUNT
 } StatementKind;
 
@@ -134,6 +165,9 @@ extern uint64 statement_read(StatementKind kind, Datum *values, const bool *null
 /* statement_read whose rows go to "dest", one by one, instead of SPI_tuptable. */
 extern uint64 statement_read_into(StatementKind kind, Datum *values, const bool *nulls,
 								  DestReceiver *dest);
+
+/* Run a command that is no plan: DDL, its names quoted, its types looked up. */
+extern void statement_utility(const char *command);
 
 /* Column (from 1) of a row (from 0) of the last result. */
 extern Datum statement_value(uint64 row, int column, bool *isnull);

@@ -104,8 +104,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	/* $4 definition_version, $5 status, $6 last_suid */
 	[STATEMENT_GENERATION_INSERT] = {"tnnnts",
 		"INSERT INTO unsafemv.generations "
-		"(service_id, view_no, generation, definition_version, status, last_suid, receipt_floor) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $6)"},
+		"(service_id, view_no, generation, definition_version, status, last_suid, receipt_floor, candidate_since) "
+		"VALUES ($1, $2, $3, $4, $5, $6, $6, CASE WHEN $5 = 'candidate' THEN clock_timestamp() END)"},
 	[STATEMENT_HEAD_READ] = {"tnn",
 		"SELECT g.last_suid, g.receipt_floor, g.settled_max_suid FROM unsafemv.generations g "
 		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
@@ -335,7 +335,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	/* Of observe_safe_receipt; $4 head, $5 settled SUID */
 	[STATEMENT_HEAD_OBSERVE] = {"tnnss",
-		"UPDATE unsafemv.generations SET last_suid = $4, settled_max_suid = unsafemv.suid_larger(settled_max_suid, $5), "
+		"UPDATE unsafemv.generations SET last_suid = $4, settled_max_suid = unsafemv.suid_larger(coalesce(settled_max_suid, $5), $5), "
 		"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	/* $4 event_id, $5 suid */
 	[STATEMENT_REBUILD_REQUIRED] = {"tnnts",
@@ -350,5 +350,6 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SET suid = excluded.suid, detail = excluded.detail, attempts = f.attempts + 1, "
 		"last_seen = clock_timestamp(), resolved_at = NULL"},
 
+#include "statement_generation.h"
 #include "statement_read.h"
 };

@@ -99,6 +99,16 @@ SELECT * FROM unsafemv.query_composed_page('page', '113');
 CALL head('113', 4);
 SELECT * FROM unsafemv.query_composed_page('page', '113');
 
+-- scenario 114: arrivals in reversed order, then the safe lane in order
+SELECT count(*) FROM unsafemv.create_view('page', '114');
+SELECT outcome FROM unsafemv.apply('page', '114', 'event-2', s(2), '{"rowUpserts": [{"rowKey": "k", "value": {"n": 2}}]}');
+SELECT outcome FROM unsafemv.apply('page', '114', 'event-1', s(1), '{"rowUpserts": [{"rowKey": "k", "value": {"n": 1, "old": true}}]}');
+SELECT row_key, value, short(source_suid), unsafe, total_count FROM unsafemv.query_composed_page('page', '114');
+SELECT short(last_suid) FROM unsafemv.apply_safe_batch('page', '114', NULL, jsonb_build_array(
+    jsonb_build_object('eventId', 'event-1', 'suid', s(1)::text, 'mutations', '{"rowUpserts": [{"rowKey": "k", "value": {"n": 1, "old": true}}]}'::jsonb),
+    jsonb_build_object('eventId', 'event-2', 'suid', s(2)::text, 'mutations', '{"rowUpserts": [{"rowKey": "k", "value": {"n": 2}}]}'::jsonb)));
+SELECT row_key, value, short(source_suid), unsafe, total_count FROM unsafemv.query_composed_page('page', '114');
+
 -- scenario 115: a tombstone hides; a newer safe row shows again
 CALL new_view('115', 4);
 CALL safe('115', 'a', 3);
@@ -369,11 +379,18 @@ DELETE FROM unsafemv.rows WHERE (service_id, view_no) = ('page', no('stale'));
 UPDATE unsafemv.generations SET row_count = 0 WHERE (service_id, view_no) = ('page', no('stale'));
 SELECT unsafemv.composed_page('page', 'stale');
 
--- current_rows joins and filters; typed views
+-- current_rows joins and filters, also in parallel workers; typed views
 CREATE TABLE wanted (view text, key text);
 INSERT INTO wanted VALUES ('113', 'k'), ('report 24', 'a'), ('report 24', 'b');
 SELECT w.view, c.row_key, c.value, c.unsafe FROM wanted w
 JOIN unsafemv.current_rows c ON c.service_id = 'page' AND c.view_id = w.view AND c.row_key = w.key ORDER BY 1;
+BEGIN;
+SET LOCAL parallel_setup_cost = 0;
+SET LOCAL parallel_tuple_cost = 0;
+SET LOCAL min_parallel_table_scan_size = 0;
+SET LOCAL min_parallel_index_scan_size = 0;
+SELECT count(*), count(*) FILTER (WHERE unsafe) AS unsafe FROM unsafemv.current_rows WHERE service_id = 'page' AND view_id = 'report 22';
+COMMIT;
 CALL new_view('orders', 3);
 CALL safe('orders', 'o1', 1, '{"total": 12.5, "strange \"name": [1], "id": "x"}');
 CALL safe('orders', 'o2', 2, '[1, 2]');
@@ -458,7 +475,7 @@ DROP SCHEMA page_test CASCADE;
 DO $$
 DECLARE t text;
 BEGIN
-    FOREACH t IN ARRAY ARRAY['services', 'views', 'generations', 'rows', 'unsafe_rows', 'index_entries', 'receipts', 'findings'] LOOP
+    FOREACH t IN ARRAY ARRAY['services', 'views', 'generations', 'rows', 'unsafe_rows', 'index_entries', 'receipts', 'markers', 'findings'] LOOP
         EXECUTE format('DELETE FROM unsafemv.%I WHERE service_id = ''page''', t);
     END LOOP;
 END $$;

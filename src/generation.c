@@ -1,0 +1,564 @@
+/*
+ * generation.c
+ *	  Candidates: begin, prove, promote, reopen, drop; and declaring an event void
+ *	  (core 7).
+ *
+ * Locks: what moves the active generation, and dropping, take the view's lock
+ * exclusively and then the generation rows in number order, all within
+ * unsafemv.promotion_timeout.  So they wait for applies and safe steps in flight,
+ * and for nothing else; readers never wait.  Beginning a candidate takes the view's
+ * lock shared; numbers are given out under the view's row lock.
+ *
+ * A promotion is one transaction: status, pointer, carried tentative state and the
+ * old generation's emptied unsafe lane are visible together or not at all.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+#include "compat.h"
+#include "findings.h"
+#include "registry.h"
+#include "row_writer.h"
+#include "statement.h"
+
+/* Kept rows are refolded in chunks of so many keys. */
+#define REFOLD_CHUNK	1000
+
+PG_FUNCTION_INFO_V1(unsafemv_begin_rebuild);
+PG_FUNCTION_INFO_V1(unsafemv_next_generation);
+PG_FUNCTION_INFO_V1(unsafemv_mark_generation_rebuilt);
+PG_FUNCTION_INFO_V1(unsafemv_promote_generation);
+PG_FUNCTION_INFO_V1(unsafemv_reopen_generation);
+PG_FUNCTION_INFO_V1(unsafemv_drop_generation);
+PG_FUNCTION_INFO_V1(unsafemv_dismiss_event);
+
+static void
+set_instance(Datum *values, const View *view, int64 generation)
+{
+	values[0] = PointerGetDatum(view->service_id);
+	values[1] = Int64GetDatum(view->view_no);
+	values[2] = Int64GetDatum(generation);
+}
+
+static char *
+print_suid(bool present, const Suid *suid)
+{
+	char	   *buffer;
+
+	if (!present)
+		return pstrdup("null");
+	buffer = palloc(SUID_TEXT_LENGTH + 1);
+	suid_print(suid, buffer);
+	return buffer;
+}
+
+static void
+set_status(const View *view, int64 generation, const char *status)
+{
+	Datum		values[4];
+
+	set_instance(values, view, generation);
+	values[3] = CStringGetTextDatum(status);
+	(void) statement_execute(STATEMENT_GENERATION_STATUS, values, NULL);
+}
+
+static void
+instance_missing(const View *view, int64 generation)
+{
+	RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),
+		  registry_errdetail_generation(view, generation));
+}
+
+Datum
+unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	bool		has_generation = !PG_ARGISNULL(3);
+	int64		generation = has_generation ? PG_GETARG_INT64(3) : 0;
+	int64		definition_version;
+	View	   *view;
+	Datum		values[6];
+	bool		nulls[6] = {0};
+	bool		isnull;
+
+	registry_require(fcinfo, 2, "definition_version");
+	definition_version = PG_GETARG_INT64(2);
+	if (definition_version < 1)
+		RAISE(MV_VALUE_INVALID, errmsg("definition_version is less than 1"));
+
+	statement_begin();
+	registry_lock_shared(service_id, view_id);
+	view = registry_current_view(service_id, view_id);
+	(void) registry_resolve_generation(view, false, 0);
+	if (has_generation)
+		(void) registry_resolve_generation(view, true, generation);
+	values[0] = PointerGetDatum(service_id);
+	values[1] = PointerGetDatum(view_id);
+	values[2] = Int64GetDatum(generation);
+	nulls[2] = !has_generation;
+	if (statement_execute(STATEMENT_GENERATION_ALLOCATE, values, nulls) == 0)
+	{
+		set_instance(values, view, generation);
+		if (statement_execute(STATEMENT_HEAD_READ, values, NULL) > 0)
+			RAISE(MV_INSTANCE_EXISTS, errmsg("generation exists already"),
+				  registry_errdetail_generation(view, generation),
+				  errhint("Leave the number out to have one given."));
+		RAISE(MV_GENERATION_INVALID, errmsg("generation number has been passed"),
+			  registry_errdetail_generation(view, generation),
+			  errhint("Numbers are never used again; leave it out to have one given."));
+	}
+	generation = DatumGetInt64(statement_value(0, 1, &isnull));
+
+	set_instance(values, view, generation);
+	values[3] = Int64GetDatum(definition_version);
+	values[4] = CStringGetTextDatum("candidate");
+	nulls[2] = false;
+	nulls[5] = PG_ARGISNULL(4);
+	values[5] = PG_GETARG_DATUM(4);
+	(void) statement_execute(STATEMENT_GENERATION_INSERT, values, nulls);
+	statement_end();
+	PG_RETURN_INT64(generation);
+}
+
+Datum
+unsafemv_next_generation(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
+	int64		next;
+	bool		isnull;
+
+	statement_begin();
+	(void) registry_read_view(service_id, view_id);
+	(void) statement_read(STATEMENT_GENERATION_NEXT, values, NULL);
+	next = DatumGetInt64(statement_value(0, 1, &isnull));
+	statement_end();
+	PG_RETURN_INT64(next);
+}
+
+/* The open ordering quarantine of a generation; false: there is none. */
+static bool
+read_quarantine(const View *view, int64 generation, text **event_id, Suid *suid)
+{
+	Datum		values[3];
+	bool		isnull;
+
+	set_instance(values, view, generation);
+	if (statement_execute(STATEMENT_QUARANTINE_READ, values, NULL) == 0)
+		return false;
+	*event_id = DatumGetTextPCopy(statement_value(0, 1, &isnull));
+	(void) statement_suid(0, 2, suid);
+	return true;
+}
+
+#define NOT_VERIFIED(view, generation, ...) \
+	RAISE(MV_REBUILD_NOT_VERIFIED, __VA_ARGS__, registry_errdetail_generation(view, generation), \
+		  errhint("Fold the whole source into the candidate and prove it again."))
+
+Datum
+unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	int64		generation;
+	int64		count;
+	bool		has_maximum = !PG_ARGISNULL(4);
+	bytea	   *digest = PG_ARGISNULL(5) ? NULL : PG_GETARG_BYTEA_PP(5);
+	View	   *view;
+	Generation	state;
+	Datum		values[6];
+	bool		nulls[6] = {0};
+	text	   *event_id;
+	Suid		suid;
+
+	registry_require(fcinfo, 2, "generation");
+	registry_require(fcinfo, 3, "source_event_count");
+	generation = PG_GETARG_INT64(2);
+	count = PG_GETARG_INT64(3);
+
+	statement_begin();
+	view = registry_current_view(service_id, view_id);
+	(void) registry_resolve_generation(view, true, generation);
+	if (!registry_lock_generation(view, generation, &state))
+		instance_missing(view, generation);
+	if (strcmp(state.status, "candidate") != 0)
+		NOT_VERIFIED(view, generation, errmsg("generation is %s, not a candidate", state.status));
+	if (count != state.history_count)
+		NOT_VERIFIED(view, generation,
+					 errmsg("source has %lld events, the candidate folded %lld",
+							(long long) count, (long long) state.history_count));
+	if (has_maximum != state.has_head ||
+		(has_maximum && suid_compare(PG_GETARG_SUID_P(4), &state.head) != 0))
+		NOT_VERIFIED(view, generation,
+					 errmsg("source ends at %s, the candidate's head is %s",
+							print_suid(has_maximum, has_maximum ? PG_GETARG_SUID_P(4) : NULL),
+							print_suid(state.has_head, &state.head)));
+	if ((digest == NULL) != (state.history_digest == NULL) ||
+		(digest != NULL &&
+		 (VARSIZE_ANY_EXHDR(digest) != VARSIZE_ANY_EXHDR(state.history_digest) ||
+		  memcmp(VARDATA_ANY(digest), VARDATA_ANY(state.history_digest),
+				 VARSIZE_ANY_EXHDR(digest)) != 0)))
+		NOT_VERIFIED(view, generation, errmsg("history digest of the source differs from the candidate's"));
+	if (view->has_active && read_quarantine(view, view->active_generation, &event_id, &suid))
+	{
+		set_instance(values, view, generation);
+		values[3] = PointerGetDatum(event_id);
+		values[4] = SuidPGetDatum(&suid);
+		if (statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) == 0)
+			NOT_VERIFIED(view, generation,
+						 errmsg("candidate has not folded the quarantined event \"%s\"", mutation_clip(event_id)));
+	}
+
+	set_instance(values, view, generation);
+	values[3] = Int64GetDatum(count);
+	values[4] = PG_GETARG_DATUM(4);
+	values[5] = PointerGetDatum(digest);
+	nulls[4] = !has_maximum;
+	nulls[5] = digest == NULL;
+	(void) statement_execute(STATEMENT_GENERATION_PROOF, values, nulls);
+	statement_end();
+	PG_RETURN_BOOL(true);
+}
+
+static void
+require_read_committed(const char *function)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s runs under READ COMMITTED only", function)));
+}
+
+/* Is the generation's gate closed (or a checkpoint-ahead finding open)?  Proven? */
+static void
+read_gate(const View *view, int64 generation, bool *closed, bool *proven)
+{
+	Datum		values[3];
+	bool		isnull;
+
+	set_instance(values, view, generation);
+	(void) statement_execute(STATEMENT_GENERATION_GATE, values, NULL);
+	*closed = DatumGetBool(statement_value(0, 1, &isnull));
+	if (isnull)
+		*closed = false;
+	*closed |= DatumGetBool(statement_value(0, 2, &isnull));
+	*proven = DatumGetBool(statement_value(0, 3, &isnull));
+}
+
+/*
+ * Refuse a candidate that has not reached what readers have seen.  With "force"
+ * only say (true) that it would have been refused.
+ */
+static bool
+check_distance(const View *view, int64 active, const Generation *active_state,
+			   int64 candidate, const Generation *candidate_state,
+			   bool candidate_closed, bool force)
+{
+	Datum		values[6];
+	bool		nulls[6] = {0};
+	bool		behind;
+	bool		isnull;
+	int64		missing;
+	StringInfoData distance;
+
+	behind = active_state->has_head &&
+		(!candidate_state->has_head ||
+		 suid_compare(&candidate_state->head, &active_state->head) < 0);
+	set_instance(values, view, active);
+	values[3] = Int64GetDatum(candidate);
+	values[4] = SuidPGetDatum(&candidate_state->head);
+	values[5] = SuidPGetDatum(&candidate_state->floor);
+	nulls[4] = !candidate_state->has_head;
+	nulls[5] = !candidate_state->has_floor;
+	(void) statement_execute(STATEMENT_PROMOTION_MISSING, values, nulls);
+	missing = DatumGetInt64(statement_value(0, 1, &isnull));
+	if (!behind && missing == 0 && !candidate_closed)
+		return false;
+	if (force)
+	{
+		if (missing > 0)
+			(void) statement_execute(STATEMENT_PROMOTION_FORCE, values, nulls);
+		return true;
+	}
+
+	initStringInfo(&distance);
+	appendStringInfo(&distance, "Service \"%s\", view \"%s\", candidate %lld with head %s, active %lld with head %s.",
+					 mutation_clip(view->service_id), mutation_clip(view->view_id),
+					 (long long) candidate, print_suid(candidate_state->has_head, &candidate_state->head),
+					 (long long) active, print_suid(active_state->has_head, &active_state->head));
+	if (missing > 0)
+	{
+		Datum	   *ids;
+		int			nids;
+
+		deconstruct_array(DatumGetArrayTypeP(statement_value(0, 2, &isnull)), TEXTOID, -1, false,
+						  TYPALIGN_INT, &ids, NULL, &nids);
+		appendStringInfo(&distance, " Not folded by the candidate: %lld, beginning with", (long long) missing);
+		for (int i = 0; i < nids; i++)
+			appendStringInfo(&distance, "%s \"%s\"", i > 0 ? "," : "",
+							 mutation_clip(DatumGetTextPP(ids[i])));
+		appendStringInfoChar(&distance, '.');
+	}
+	RAISE(MV_PROMOTION_BEHIND,
+		  behind ? errmsg("candidate's head lies behind the active head") :
+		  missing > 0 ? errmsg("candidate lacks events that the active generation has received") :
+		  errmsg("candidate's reads are closed"),
+		  errdetail("%s", distance.data),
+		  errhint("Catch the candidate up and retry."));
+	return false;
+}
+
+/* Refold every row with kept operations on the generation's own rows. */
+static void
+refold_rows(const View *view, int64 generation, const Generation *state)
+{
+	const Suid *head = state->has_head ? &state->head : NULL;
+	text	   *last = cstring_to_text("");
+	Datum		values[5];
+
+	for (;;)
+	{
+		Datum	   *keys = palloc(REFOLD_CHUNK * sizeof(Datum));
+		TentativeWrites writes;
+		uint64		count;
+		bool		isnull;
+
+		set_instance(values, view, generation);
+		values[3] = PointerGetDatum(last);
+		values[4] = Int64GetDatum(REFOLD_CHUNK);
+		count = statement_execute(STATEMENT_KEPT_KEYS, values, NULL);
+		if (count == 0)
+			break;
+		for (uint64 i = 0; i < count; i++)
+			keys[i] = PointerGetDatum(DatumGetTextPCopy(statement_value(i, 1, &isnull)));
+		last = DatumGetTextPP(keys[count - 1]);
+		row_writer_refold(view, generation, head, keys, count, true, &writes);
+	}
+}
+
+/* Carry the tentative state above the candidate's head; the number of events. */
+static int64
+carry_state(const View *view, int64 active, int64 candidate, const Generation *candidate_state)
+{
+	Datum		values[5];
+	bool		nulls[5] = {0};
+	int64		carried;
+
+	set_instance(values, view, active);
+	values[3] = Int64GetDatum(candidate);
+	values[4] = SuidPGetDatum(&candidate_state->head);
+	nulls[4] = !candidate_state->has_head;
+	carried = statement_execute(STATEMENT_CARRY_RECEIPTS, values, nulls);
+	(void) statement_execute(STATEMENT_CARRY_ROWS, values, nulls);
+	(void) statement_execute(STATEMENT_CARRY_MARKERS, values, nulls);
+	if (view->base_composed)
+		refold_rows(view, candidate, candidate_state);
+	return carried;
+}
+
+Datum
+unsafemv_promote_generation(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	int64		candidate;
+	int64		active;
+	bool		force;
+	View	   *view;
+	Generation	active_state;
+	Generation	candidate_state;
+	bool		closed;
+	bool		proven;
+	bool		forced;
+	text	   *quarantined;
+	Suid		quarantined_suid;
+	int64		carried = 0;
+	Datum		redeliver = (Datum) 0;
+	TupleDesc	type;
+	Datum		values[5];
+	bool		nulls[5] = {0};
+	Datum		result[3];
+	bool		result_nulls[3] = {0};
+
+	registry_require(fcinfo, 2, "candidate_generation");
+	registry_require(fcinfo, 3, "expected_active_generation");
+	registry_require(fcinfo, 4, "force");
+	candidate = PG_GETARG_INT64(2);
+	active = PG_GETARG_INT64(3);
+	force = PG_GETARG_BOOL(4);
+	require_read_committed("promote_generation");
+	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	statement_begin();
+	view = registry_lock_exclusive(service_id, view_id);
+	(void) registry_resolve_generation(view, false, 0);
+	(void) registry_resolve_generation(view, true, candidate);
+	if (active != view->active_generation)
+		RAISE(MV_PROMOTION_CAS_MISMATCH,
+			  errmsg("active generation is %lld, expected was %lld",
+					 (long long) view->active_generation, (long long) active),
+			  registry_errdetail(view),
+			  errhint("Read the active generation again and decide anew."));
+	if (!registry_lock_generation(view, candidate, &candidate_state))
+		instance_missing(view, candidate);
+	if (strcmp(candidate_state.status, "candidate") != 0)
+		RAISE(MV_PROMOTION_CAS_MISMATCH,
+			  errmsg("generation is %s, not a candidate", candidate_state.status),
+			  registry_errdetail_generation(view, candidate));
+	if (!registry_lock_generation(view, active, &active_state))
+		instance_missing(view, active);
+
+	read_gate(view, candidate, &closed, &proven);
+	if (read_quarantine(view, active, &quarantined, &quarantined_suid) && !proven)
+		NOT_VERIFIED(view, candidate,
+					 errmsg("active generation is quarantined and the candidate has no valid rebuild proof"));
+	forced = check_distance(view, active, &active_state, candidate, &candidate_state, closed, force);
+
+	if (active_state.definition_version == candidate_state.definition_version)
+		carried = carry_state(view, active, candidate, &candidate_state);
+	else
+	{
+		bool		isnull;
+
+		set_instance(values, view, active);
+		values[3] = SuidPGetDatum(&candidate_state.head);
+		nulls[3] = !candidate_state.has_head;
+		(void) statement_execute(STATEMENT_REDELIVER, values, nulls);
+		redeliver = statement_value(0, 1, &isnull);
+	}
+
+	/* A retired generation keeps no tentative state. */
+	set_instance(values, view, active);
+	(void) statement_execute(STATEMENT_RETIRE_ROWS, values, NULL);
+	(void) statement_execute(STATEMENT_RETIRE_MARKERS, values, NULL);
+	(void) statement_execute(STATEMENT_RETIRE_RECEIPTS, values, NULL);
+
+	set_status(view, active, "retired");
+	set_status(view, candidate, "active");
+	set_instance(values, view, candidate);
+	(void) statement_execute(STATEMENT_VIEW_ACTIVATE, values, NULL);
+	(void) findings_resolve(view, active, "ordering-quarantine", NULL);
+	if (forced)
+		(void) findings_record(view, candidate, "forced-promotion", NULL, NULL,
+							   psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
+										(long long) active,
+										print_suid(active_state.has_head, &active_state.head),
+										print_suid(candidate_state.has_head, &candidate_state.head)));
+
+	result[0] = Int64GetDatum(candidate);
+	result[1] = Int64GetDatum(carried);
+	if (redeliver == (Datum) 0)
+		redeliver = statement_text_array(NULL, NULL, 0);
+	result[2] = redeliver;
+	{
+		HeapTuple	tuple = heap_form_tuple(BlessTupleDesc(type), result, result_nulls);
+		Datum		answer = PointerGetDatum(SPI_returntuple(tuple, type));
+
+		statement_end();
+		PG_RETURN_DATUM(answer);
+	}
+}
+
+Datum
+unsafemv_reopen_generation(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	int64		generation;
+	View	   *view;
+	Generation	state;
+
+	registry_require(fcinfo, 2, "generation");
+	generation = PG_GETARG_INT64(2);
+	require_read_committed("reopen_generation");
+	statement_begin();
+	view = registry_lock_exclusive(service_id, view_id);
+	(void) registry_resolve_generation(view, true, generation);
+	if (!registry_lock_generation(view, generation, &state))
+		instance_missing(view, generation);
+	if (strcmp(state.status, "retired") != 0)
+		RAISE(MV_GENERATION_INVALID, errmsg("generation is %s, not retired", state.status),
+			  registry_errdetail_generation(view, generation));
+	set_status(view, generation, "candidate");
+	statement_end();
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+unsafemv_drop_generation(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	int64		generation;
+	int64		budget = PG_ARGISNULL(3) ? PG_INT64_MAX : PG_GETARG_INT64(3);
+	int64		remaining;
+	View	   *view;
+	Generation	state;
+
+	registry_require(fcinfo, 2, "generation");
+	generation = PG_GETARG_INT64(2);
+	if (budget < 0)
+		RAISE(MV_VALUE_INVALID, errmsg("max_rows is negative"));
+	require_read_committed("drop_generation");
+	statement_begin();
+	view = registry_lock_exclusive(service_id, view_id);
+	(void) registry_resolve_generation(view, true, generation);
+	if (!registry_lock_generation(view, generation, &state))
+		instance_missing(view, generation);
+	if (strcmp(state.status, "active") == 0)
+		RAISE(MV_GENERATION_INVALID, errmsg("generation is active"),
+			  registry_errdetail_generation(view, generation),
+			  errhint("Promote another one first, or drop the view."));
+	remaining = registry_drop_rows(view, generation, &budget);
+	statement_end();
+	PG_RETURN_INT64(remaining);
+}
+
+Datum
+unsafemv_dismiss_event(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	text	   *event_id = registry_event_argument(fcinfo, 2);
+	const Suid *suid = registry_suid_argument(fcinfo, 3, "suid");
+	View	   *view;
+	int64		generation;
+	Generation	state;
+	Datum		values[5];
+	Datum		detail;
+
+	registry_require(fcinfo, 4, "reason");
+	statement_begin();
+	view = registry_current_view(service_id, view_id);
+	generation = registry_resolve_generation(view, false, 0);
+	if (!registry_lock_generation(view, generation, &state) || strcmp(state.status, "active") != 0)
+		RAISE(MV_INSTANCE_MISSING, errmsg("generation is not active any more"),
+			  registry_errdetail_generation(view, generation), errhint("Retry."));
+	set_instance(values, view, generation);
+	values[3] = PointerGetDatum(event_id);
+	values[4] = SuidPGetDatum(suid);
+	if (statement_execute(STATEMENT_RECEIPT_DISMISS, values, NULL) == 0)
+		RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
+			  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
+						mutation_clip(service_id), mutation_clip(view_id), (long long) generation,
+						mutation_clip(event_id), print_suid(true, suid)),
+			  errhint("Only an event that was delivered can be dismissed."));
+	receipts_unmark(view, generation, &values[4], 1);
+	detail = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+	(void) detail;
+	(void) findings_record(view, generation, "dismissed-event", event_id, suid,
+						   psprintf("{\"reason\": %s}",
+									TextDatumGetCString(DirectFunctionCall1(jsonb_quote_text, PG_GETARG_DATUM(4)))));
+	statement_end();
+	PG_RETURN_BOOL(true);
+}
