@@ -25,8 +25,13 @@ OBJS = \
 	src/receipts.o \
 	src/lane_unsafe.o \
 	src/lane_safe.o \
+	src/generation.o \
+	src/collect.o \
 	src/page.o \
 	src/page_index.o \
+	src/findings.o \
+	src/kick.o \
+	src/wait.o \
 	src/monitor.o
 
 # The install script is these parts in this order.
@@ -39,6 +44,11 @@ SQL_PARTS = \
 	sql/lane_unsafe.sql \
 	sql/lane_safe.sql \
 	sql/receipts.sql \
+	sql/generation.sql \
+	sql/collect.sql \
+	sql/findings.sql \
+	sql/kick.sql \
+	sql/wait.sql \
 	sql/page.sql \
 	sql/monitor.sql \
 	sql/access.sql
@@ -49,10 +59,37 @@ DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql
 # private server with the extension on offer (test/bin/check says how).
 REGRESS = \
 	suid \
-	merge_patch
-ISOLATION =
-TAP =
-CHECKS =
+	merge_patch \
+	catalog \
+	instance \
+	mutation \
+	unsafe \
+	safe \
+	receipts \
+	batch \
+	errors
+ISOLATION = \
+	active_generation \
+	apply_many_keys \
+	apply_repeatable_read \
+	apply_same_event \
+	apply_same_keys \
+	apply_serializable \
+	create_view \
+	drop_view \
+	hot_key \
+	no_deadlock \
+	observe_receipt \
+	safe_passes \
+	safe_same_event \
+	safe_same_step \
+	safe_skips
+TAP = \
+	001_crash \
+	002_concurrent \
+	003_isolation_and_replica
+CHECKS = \
+	test/bin/readme
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

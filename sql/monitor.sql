@@ -39,8 +39,10 @@ SELECT s.service_id, s.view_id, s.generation, s.definition_version, s.last_suid 
 		AND NOT (f.kind = 'unsafe-failure' AND EXISTS (
 			SELECT FROM unsafemv.receipts r
 			WHERE r.service_id = f.service_id AND r.view_no = f.view_no AND r.generation = f.generation
-				AND r.event_id = f.event_id))) AS findings
-FROM unsafemv.read_gates s;
+				AND r.event_id = f.event_id))) AS findings,
+	k.lease_owner, k.lease_epoch, k.lease_until
+FROM unsafemv.read_gates s
+LEFT JOIN unsafemv.kicks k ON k.service_id = s.service_id AND k.view_no = s.view_no;
 COMMENT ON VIEW unsafemv.status IS 'one row per view, of its active generation; cheap enough to scrape';
 COMMENT ON COLUMN unsafemv.status.service_id IS 'tenant';
 COMMENT ON COLUMN unsafemv.status.view_id IS 'the view';
@@ -54,6 +56,9 @@ COMMENT ON COLUMN unsafemv.status.unsettled IS 'unsettled receipts; counted up t
 COMMENT ON COLUMN unsafemv.status.receipts IS 'receipts kept; counted up to 1,000';
 COMMENT ON COLUMN unsafemv.status.gate IS 'open, or the code with which reads are refused; MV_ORDERING_QUARANTINED refuses safe reads only';
 COMMENT ON COLUMN unsafemv.status.findings IS 'open findings; a failed apply counts until its event has a receipt';
+COMMENT ON COLUMN unsafemv.status.lease_owner IS 'who holds the lease on the view''s work; NULL: nobody';
+COMMENT ON COLUMN unsafemv.status.lease_epoch IS 'how often the view''s work was granted; NULL: never';
+COMMENT ON COLUMN unsafemv.status.lease_until IS 'when the lease expires; in the past: it was not finished, and another worker may take it';
 
 CREATE FUNCTION unsafemv.check(service_id text DEFAULT NULL)
 RETURNS TABLE (service_id text, view_id text, generation bigint, invariant integer, detail text)
@@ -217,11 +222,18 @@ WITH gen AS (
 	SELECT g.service_id, g.view_id, g.generation, 8, 'an event was passed over, but rebuild_required is false'
 	FROM gen g
 	WHERE NOT g.rebuild_required AND (g.behind_frontier_suid IS NOT NULL OR g.behind_frontier_event_id IS NOT NULL)
+	UNION ALL
+	-- 9: leases; that there is one per view is the primary key's doing
+	SELECT v.service_id, v.view_id, v.active_generation, 9, 'a lease without owner, end or epoch'
+	FROM unsafemv.kicks k
+	JOIN unsafemv.views v ON v.service_id = k.service_id AND v.view_no = k.view_no
+	WHERE ($1 IS NULL OR k.service_id = $1)
+		AND ((k.lease_owner IS NULL) <> (k.lease_until IS NULL) OR k.lease_epoch < 1 OR k.lease_owner = '')
 )
 SELECT x.service_id, x.view_id, x.generation, x.invariant, x.detail
 FROM violation x
 ORDER BY x.service_id, x.view_id, x.generation, x.invariant, x.detail
 $$;
 COMMENT ON FUNCTION unsafemv.check(text) IS
-'violations of the invariants, one row each; none: healthy. service_id: NULL = all. invariant: 1 one active generation, and the view points at it; 2 no safe row above the head; 3 every tentative row above the head has its receipt; 4 index entries exist with their row only, declared ones as the value gives; 5 a tentative row is the fold of its kept events; 6 with nothing unsettled composed rows are the safe rows; 7 row_count is exact; 8 rebuild_required stays. Reads everything, in one snapshot; takes no lock. No error of its own';
+'violations of the invariants, one row each; none: healthy. service_id: NULL = all. invariant: 1 one active generation, and the view points at it; 2 no safe row above the head; 3 every tentative row above the head has its receipt; 4 index entries exist with their row only, declared ones as the value gives; 5 a tentative row is the fold of its kept events; 6 with nothing unsettled composed rows are the safe rows; 7 row_count is exact; 8 rebuild_required stays; 9 a lease has an owner, an end and an epoch. Reads everything, in one snapshot; takes no lock. No error of its own';
 REVOKE ALL ON FUNCTION unsafemv.check(text) FROM PUBLIC;

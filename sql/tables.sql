@@ -225,8 +225,10 @@ CREATE TABLE unsafemv.findings (
 	detail jsonb NOT NULL DEFAULT '{}',
 	resolved_at timestamptz
 );
-CREATE UNIQUE INDEX findings_key ON unsafemv.findings (service_id, view_no, generation, kind, coalesce(event_id, ''));
-COMMENT ON TABLE unsafemv.findings IS 'What an operator should know: one row per view, generation, kind and event, with attempts.';
+-- checkpoint-ahead and ordering-quarantine: one per generation, whatever the event
+CREATE UNIQUE INDEX findings_key ON unsafemv.findings (service_id, view_no, generation, kind,
+	(CASE WHEN kind IN ('checkpoint-ahead', 'ordering-quarantine') THEN '' ELSE coalesce(event_id, '') END));
+COMMENT ON TABLE unsafemv.findings IS 'What an operator should know: one row per view, generation, kind and event, with attempts; checkpoint-ahead and ordering-quarantine once per generation.';
 COMMENT ON COLUMN unsafemv.findings.view_no IS 'The view.';
 COMMENT ON COLUMN unsafemv.findings.generation IS 'The generation.';
 COMMENT ON COLUMN unsafemv.findings.first_seen IS 'When it was recorded first.';
@@ -238,6 +240,26 @@ COMMENT ON COLUMN unsafemv.findings.event_id IS 'The event concerned, if one is.
 COMMENT ON COLUMN unsafemv.findings.suid IS 'Its SUID.';
 COMMENT ON COLUMN unsafemv.findings.detail IS 'What was seen.';
 COMMENT ON COLUMN unsafemv.findings.resolved_at IS 'When it was resolved; NULL: open.';
+
+CREATE TABLE unsafemv.kicks (
+	view_no bigint NOT NULL,
+	lease_epoch bigint NOT NULL CHECK (lease_epoch > 0),
+	granted_at timestamptz NOT NULL,
+	lease_until timestamptz,
+	not_before timestamptz,
+	service_id text COLLATE "C" NOT NULL,
+	lease_owner text COLLATE "C",
+	PRIMARY KEY (service_id, view_no),
+	CHECK ((lease_owner IS NULL) = (lease_until IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE unsafemv.kicks IS 'Leases of the views'' work, at most one per view; made by the first grant. Written by workers only; not dumped, because a lease is void after a restore.';
+COMMENT ON COLUMN unsafemv.kicks.view_no IS 'The view.';
+COMMENT ON COLUMN unsafemv.kicks.lease_epoch IS 'Number of grants: with the owner the token that renews and finishes.';
+COMMENT ON COLUMN unsafemv.kicks.granted_at IS 'When the lease was last granted; orders the services in next_kick.';
+COMMENT ON COLUMN unsafemv.kicks.lease_until IS 'When the lease expires; NULL: released.';
+COMMENT ON COLUMN unsafemv.kicks.not_before IS 'next_kick does not offer the view before this moment.';
+COMMENT ON COLUMN unsafemv.kicks.service_id IS 'Tenant.';
+COMMENT ON COLUMN unsafemv.kicks.lease_owner IS 'Who holds the lease, or held it when it expired; NULL: released.';
 
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.services', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.views', '');

@@ -21,9 +21,11 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/json.h"
 
 #include "compat.h"
 #include "findings.h"
+#include "receipts.h"
 #include "registry.h"
 #include "row_writer.h"
 #include "statement.h"
@@ -39,24 +41,10 @@ PG_FUNCTION_INFO_V1(unsafemv_reopen_generation);
 PG_FUNCTION_INFO_V1(unsafemv_drop_generation);
 PG_FUNCTION_INFO_V1(unsafemv_dismiss_event);
 
-static void
-set_instance(Datum *values, const View *view, int64 generation)
+static Jsonb *
+make_detail(const char *json)
 {
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
-}
-
-static char *
-print_suid(bool present, const Suid *suid)
-{
-	char	   *buffer;
-
-	if (!present)
-		return pstrdup("null");
-	buffer = palloc(SUID_TEXT_LENGTH + 1);
-	suid_print(suid, buffer);
-	return buffer;
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }
 
 static void
@@ -64,7 +52,7 @@ set_status(const View *view, int64 generation, const char *status)
 {
 	Datum		values[4];
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = CStringGetTextDatum(status);
 	(void) statement_execute(STATEMENT_GENERATION_STATUS, values, NULL);
 }
@@ -106,7 +94,7 @@ unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
 	nulls[2] = !has_generation;
 	if (statement_execute(STATEMENT_GENERATION_ALLOCATE, values, nulls) == 0)
 	{
-		set_instance(values, view, generation);
+		registry_instance(values, view, generation);
 		if (statement_execute(STATEMENT_HEAD_READ, values, NULL) > 0)
 			RAISE(MV_INSTANCE_EXISTS, errmsg("generation exists already"),
 				  registry_errdetail_generation(view, generation),
@@ -117,7 +105,7 @@ unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
 	}
 	generation = DatumGetInt64(statement_value(0, 1, &isnull));
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = Int64GetDatum(definition_version);
 	values[4] = CStringGetTextDatum("candidate");
 	nulls[2] = false;
@@ -152,7 +140,7 @@ read_quarantine(const View *view, int64 generation, text **event_id, Suid *suid)
 	Datum		values[3];
 	bool		isnull;
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	if (statement_execute(STATEMENT_QUARANTINE_READ, values, NULL) == 0)
 		return false;
 	*event_id = DatumGetTextPCopy(statement_value(0, 1, &isnull));
@@ -200,8 +188,8 @@ unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
 		(has_maximum && suid_compare(PG_GETARG_SUID_P(4), &state.head) != 0))
 		NOT_VERIFIED(view, generation,
 					 errmsg("source ends at %s, the candidate's head is %s",
-							print_suid(has_maximum, has_maximum ? PG_GETARG_SUID_P(4) : NULL),
-							print_suid(state.has_head, &state.head)));
+							suid_cstring(has_maximum ? PG_GETARG_SUID_P(4) : NULL),
+							suid_cstring(state.has_head ? &state.head : NULL)));
 	if ((digest == NULL) != (state.history_digest == NULL) ||
 		(digest != NULL &&
 		 (VARSIZE_ANY_EXHDR(digest) != VARSIZE_ANY_EXHDR(state.history_digest) ||
@@ -210,7 +198,7 @@ unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
 		NOT_VERIFIED(view, generation, errmsg("history digest of the source differs from the candidate's"));
 	if (view->has_active && read_quarantine(view, view->active_generation, &event_id, &suid))
 	{
-		set_instance(values, view, generation);
+		registry_instance(values, view, generation);
 		values[3] = PointerGetDatum(event_id);
 		values[4] = SuidPGetDatum(&suid);
 		if (statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) == 0)
@@ -218,7 +206,7 @@ unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
 						 errmsg("candidate has not folded the quarantined event \"%s\"", mutation_clip(event_id)));
 	}
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = Int64GetDatum(count);
 	values[4] = PG_GETARG_DATUM(4);
 	values[5] = PointerGetDatum(digest);
@@ -245,7 +233,7 @@ read_gate(const View *view, int64 generation, bool *closed, bool *proven)
 	Datum		values[3];
 	bool		isnull;
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	(void) statement_execute(STATEMENT_GENERATION_GATE, values, NULL);
 	*closed = DatumGetBool(statement_value(0, 1, &isnull));
 	if (isnull)
@@ -273,7 +261,7 @@ check_distance(const View *view, int64 active, const Generation *active_state,
 	behind = active_state->has_head &&
 		(!candidate_state->has_head ||
 		 suid_compare(&candidate_state->head, &active_state->head) < 0);
-	set_instance(values, view, active);
+	registry_instance(values, view, active);
 	values[3] = Int64GetDatum(candidate);
 	values[4] = SuidPGetDatum(&candidate_state->head);
 	values[5] = SuidPGetDatum(&candidate_state->floor);
@@ -293,8 +281,8 @@ check_distance(const View *view, int64 active, const Generation *active_state,
 	initStringInfo(&distance);
 	appendStringInfo(&distance, "Service \"%s\", view \"%s\", candidate %lld with head %s, active %lld with head %s.",
 					 mutation_clip(view->service_id), mutation_clip(view->view_id),
-					 (long long) candidate, print_suid(candidate_state->has_head, &candidate_state->head),
-					 (long long) active, print_suid(active_state->has_head, &active_state->head));
+					 (long long) candidate, suid_cstring(candidate_state->has_head ? &candidate_state->head : NULL),
+					 (long long) active, suid_cstring(active_state->has_head ? &active_state->head : NULL));
 	if (missing > 0)
 	{
 		Datum	   *ids;
@@ -328,11 +316,10 @@ refold_rows(const View *view, int64 generation, const Generation *state)
 	for (;;)
 	{
 		Datum	   *keys = palloc(REFOLD_CHUNK * sizeof(Datum));
-		TentativeWrites writes;
 		uint64		count;
 		bool		isnull;
 
-		set_instance(values, view, generation);
+		registry_instance(values, view, generation);
 		values[3] = PointerGetDatum(last);
 		values[4] = Int64GetDatum(REFOLD_CHUNK);
 		count = statement_execute(STATEMENT_KEPT_KEYS, values, NULL);
@@ -341,7 +328,7 @@ refold_rows(const View *view, int64 generation, const Generation *state)
 		for (uint64 i = 0; i < count; i++)
 			keys[i] = PointerGetDatum(DatumGetTextPCopy(statement_value(i, 1, &isnull)));
 		last = DatumGetTextPP(keys[count - 1]);
-		row_writer_refold(view, generation, head, keys, count, true, &writes);
+		row_writer_refold(view, generation, head, keys, count);
 	}
 }
 
@@ -353,7 +340,7 @@ carry_state(const View *view, int64 active, int64 candidate, const Generation *c
 	bool		nulls[5] = {0};
 	int64		carried;
 
-	set_instance(values, view, active);
+	registry_instance(values, view, active);
 	values[3] = Int64GetDatum(candidate);
 	values[4] = SuidPGetDatum(&candidate_state->head);
 	nulls[4] = !candidate_state->has_head;
@@ -430,7 +417,7 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	{
 		bool		isnull;
 
-		set_instance(values, view, active);
+		registry_instance(values, view, active);
 		values[3] = SuidPGetDatum(&candidate_state.head);
 		nulls[3] = !candidate_state.has_head;
 		(void) statement_execute(STATEMENT_REDELIVER, values, nulls);
@@ -438,22 +425,21 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	}
 
 	/* A retired generation keeps no tentative state. */
-	set_instance(values, view, active);
+	registry_instance(values, view, active);
 	(void) statement_execute(STATEMENT_RETIRE_ROWS, values, NULL);
 	(void) statement_execute(STATEMENT_RETIRE_MARKERS, values, NULL);
 	(void) statement_execute(STATEMENT_RETIRE_RECEIPTS, values, NULL);
 
 	set_status(view, active, "retired");
 	set_status(view, candidate, "active");
-	set_instance(values, view, candidate);
+	registry_instance(values, view, candidate);
 	(void) statement_execute(STATEMENT_VIEW_ACTIVATE, values, NULL);
-	(void) findings_resolve(view, active, "ordering-quarantine", NULL);
+	(void) findings_resolve(view, active, FINDING_ORDERING_QUARANTINE, NULL);
 	if (forced)
-		(void) findings_record(view, candidate, "forced-promotion", NULL, NULL,
-							   psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
+		(void) findings_record(view, candidate, FINDING_FORCED_PROMOTION, NULL, NULL, make_detail(psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
 										(long long) active,
-										print_suid(active_state.has_head, &active_state.head),
-										print_suid(candidate_state.has_head, &candidate_state.head)));
+										suid_cstring(active_state.has_head ? &active_state.head : NULL),
+										suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
 
 	result[0] = Int64GetDatum(candidate);
 	result[1] = Int64GetDatum(carried);
@@ -535,7 +521,7 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	int64		generation;
 	Generation	state;
 	Datum		values[5];
-	Datum		detail;
+	StringInfoData detail;
 
 	registry_require(fcinfo, 4, "reason");
 	statement_begin();
@@ -544,21 +530,21 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	if (!registry_lock_generation(view, generation, &state) || strcmp(state.status, "active") != 0)
 		RAISE(MV_INSTANCE_MISSING, errmsg("generation is not active any more"),
 			  registry_errdetail_generation(view, generation), errhint("Retry."));
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = PointerGetDatum(event_id);
 	values[4] = SuidPGetDatum(suid);
 	if (statement_execute(STATEMENT_RECEIPT_DISMISS, values, NULL) == 0)
 		RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
 			  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
 						mutation_clip(service_id), mutation_clip(view_id), (long long) generation,
-						mutation_clip(event_id), print_suid(true, suid)),
+						mutation_clip(event_id), suid_cstring(suid)),
 			  errhint("Only an event that was delivered can be dismissed."));
 	receipts_unmark(view, generation, &values[4], 1);
-	detail = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
-	(void) detail;
-	(void) findings_record(view, generation, "dismissed-event", event_id, suid,
-						   psprintf("{\"reason\": %s}",
-									TextDatumGetCString(DirectFunctionCall1(jsonb_quote_text, PG_GETARG_DATUM(4)))));
+	initStringInfo(&detail);
+	appendStringInfoString(&detail, "{\"reason\": ");
+	escape_json(&detail, text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	appendStringInfoChar(&detail, '}');
+	(void) findings_record(view, generation, FINDING_DISMISSED_EVENT, event_id, suid, make_detail(detail.data));
 	statement_end();
 	PG_RETURN_BOOL(true);
 }

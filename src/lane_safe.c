@@ -26,6 +26,7 @@
 
 #include "compat.h"
 #include "event.h"
+#include "findings.h"
 #include "kept.h"
 #include "receipts.h"
 #include "registry.h"
@@ -49,6 +50,7 @@ typedef struct SafeStep
 	Generation	state;
 	int			count;
 	Event	   *events;
+	Event	  **by_id;			/* the same, in order of their ids */
 	int			nkeys;
 	SafeKey    *keys;			/* in C byte order */
 	bool		has_head;		/* after the step */
@@ -70,24 +72,7 @@ typedef struct SafeStep
 	errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.", \
 			  mutation_clip((step)->view->service_id), mutation_clip((step)->view->view_id), \
 			  (long long) (step)->generation, mutation_clip((event)->event_id), \
-			  print_suid(&(event)->suid))
-
-static char *
-print_suid(const Suid *suid)
-{
-	char	   *buffer = palloc(SUID_TEXT_LENGTH + 1);
-
-	suid_print(suid, buffer);
-	return buffer;
-}
-
-static void
-set_instance(Datum *values, const SafeStep *step)
-{
-	values[0] = PointerGetDatum(step->view->service_id);
-	values[1] = Int64GetDatum(step->view->view_no);
-	values[2] = Int64GetDatum(step->generation);
-}
+			  suid_cstring(&(event)->suid))
 
 /* Lock the generation's row and check everything the caller expects of it. */
 static void
@@ -124,8 +109,8 @@ lock_generation(SafeStep *step, bool has_generation, int64 generation,
 		(expected != NULL && suid_compare(expected, &state->head) != 0))
 		RAISE(MV_CAS_MISMATCH,
 			  errmsg("head is %s, expected was %s",
-					 state->has_head ? print_suid(&state->head) : "null",
-					 expected != NULL ? print_suid(expected) : "null"),
+					 suid_cstring(state->has_head ? &state->head : NULL),
+					 suid_cstring(expected)),
 			  registry_errdetail_generation(step->view, step->generation),
 			  errhint("Read the head again and retry from there."));
 
@@ -149,22 +134,9 @@ static void
 raise_contradiction(const SafeStep *step, const Event *event, const Suid *known)
 {
 	RAISE(UNSAFE_SUID_CONTRADICTION,
-		  errmsg("event is known with another SUID, %s", print_suid(known)),
+		  errmsg("event is known with another SUID, %s", suid_cstring(known)),
 		  STEP_DETAIL(step, event),
 		  errhint("An event has one SUID; look for the producer that broke this."));
-}
-
-/* Compare the SUIDs of a settling statement's result with the events'. */
-static void
-note_contradiction(SafeStep *step, const Event *event, const Suid *known)
-{
-	int			position = event - step->events;
-
-	if (suid_compare(known, &event->suid) != 0 && position < step->contradiction)
-	{
-		step->contradiction = position;
-		step->known_suid = *known;
-	}
 }
 
 /* SUIDs strictly increase from the head, and no event comes twice. */
@@ -173,13 +145,14 @@ check_order(SafeStep *step)
 {
 	Event	  **order = palloc(Max(step->count, 1) * sizeof(Event *));
 
+	step->by_id = order;
 	for (int i = 0; i < step->count; i++)
 	{
 		Event	   *event = &step->events[i];
 
 		if (step->has_head && suid_compare(&event->suid, &step->head) <= 0)
 			RAISE(MV_ORDER_VIOLATION,
-				  errmsg("SUID does not lie above the one before it, %s", print_suid(&step->head)),
+				  errmsg("SUID does not lie above the one before it, %s", suid_cstring(&step->head)),
 				  STEP_DETAIL(step, event),
 				  errhint("Give the events in SUID order, each once, starting above the head."));
 		step->head = event->suid;
@@ -192,6 +165,82 @@ check_order(SafeStep *step)
 			raise_contradiction(step, order[i], &order[i - 1]->suid);
 }
 
+static Event *
+find_event(const SafeStep *step, text *event_id)
+{
+	Event		wanted;
+	Event	   *key = &wanted;
+	Event	  **found;
+
+	wanted.event_id = event_id;
+	found = bsearch(&key, step->by_id, step->count, sizeof(Event *), compare_event_ids);
+	if (found == NULL)
+		elog(ERROR, "receipt of an event that is not in the step");
+	return *found;
+}
+
+/* Compare the SUIDs that a settling statement returned with the events'. */
+static void
+note_contradictions(SafeStep *step, uint64 rows)
+{
+	for (uint64 row = 0; row < rows; row++)
+	{
+		bool		isnull;
+		Event	   *event = find_event(step, DatumGetTextPP(statement_value(row, 1, &isnull)));
+		int			position = event - step->events;
+		Suid		known;
+
+		(void) statement_suid(row, 2, &known);
+		if (suid_compare(&known, &event->suid) != 0 && position < step->contradiction)
+		{
+			step->contradiction = position;
+			step->known_suid = known;
+		}
+	}
+}
+
+/*
+ * Which events get a receipt?  Those that arrived within the retention; in a
+ * candidate also those the active generation has a receipt of, since promotion
+ * compares the two.
+ */
+static bool *
+wants_receipt(const SafeStep *step, TimestampTz now)
+{
+	bool	   *wanted = palloc(step->count * sizeof(bool));
+	Datum	   *old_ids = palloc(step->count * sizeof(Datum));
+	int			nold = 0;
+	TimestampTz horizon = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
+																  TimestampTzGetDatum(now),
+																  IntervalPGetDatum(step->state.retention)));
+
+	for (int i = 0; i < step->count; i++)
+	{
+		const Event *event = &step->events[i];
+
+		wanted[i] = !event->has_arrived_at || event->arrived_at >= horizon;
+		if (!wanted[i])
+			old_ids[nold++] = PointerGetDatum(event->event_id);
+	}
+	if (nold > 0 && step->view->has_active && strcmp(step->state.status, "candidate") == 0)
+	{
+		Datum		values[4];
+		uint64		found;
+
+		registry_instance(values, step->view, step->generation);
+		values[2] = Int64GetDatum(step->view->active_generation);
+		values[3] = statement_text_array(old_ids, NULL, nold);
+		found = statement_execute(STATEMENT_RECEIPT_KNOWN, values, NULL);
+		for (uint64 row = 0; row < found; row++)
+		{
+			bool		isnull;
+
+			wanted[find_event(step, DatumGetTextPP(statement_value(row, 1, &isnull))) - step->events] = true;
+		}
+	}
+	return wanted;
+}
+
 /*
  * Every event has a settled receipt afterwards; but one that arrived longer ago
  * than the retention gets no new receipt, the floor rises instead.
@@ -202,69 +251,47 @@ settle_receipts(SafeStep *step)
 	Datum	   *ids = palloc(step->count * sizeof(Datum));
 	Datum	   *suids = palloc(step->count * sizeof(Datum));
 	Datum	   *observed = palloc(step->count * sizeof(Datum));
-	Event	  **asked = palloc(step->count * sizeof(Event *));
 	Datum	   *old_ids = palloc(step->count * sizeof(Datum));
-	Event	  **old = palloc(step->count * sizeof(Event *));
 	int			nasked = 0;
 	int			nold = 0;
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz horizon = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
-																  TimestampTzGetDatum(now),
-																  IntervalPGetDatum(step->state.retention)));
+	bool	   *wanted = wants_receipt(step, now);
 	Datum		values[6];
-	uint64		found;
 
-	step->contradiction = step->count;
 	for (int i = 0; i < step->count; i++)
 	{
-		Event	   *event = &step->events[i];
+		const Event *event = &step->events[i];
 
-		if (event->has_arrived_at && event->arrived_at < horizon)
+		if (!wanted[i])
 		{
-			old[nold] = event;
 			old_ids[nold++] = PointerGetDatum(event->event_id);
+			step->floor = event->suid;
+			step->has_floor = true;
 			continue;
 		}
-		asked[nasked] = event;
 		ids[nasked] = PointerGetDatum(event->event_id);
 		suids[nasked] = SuidPGetDatum(&event->suid);
 		observed[nasked++] = TimestampTzGetDatum(event->has_arrived_at ? event->arrived_at : now);
 	}
 
-	set_instance(values, step);
+	step->contradiction = step->count;
+	registry_instance(values, step->view, step->generation);
 	if (nasked > 0)
 	{
+		uint64		settled;
+
 		values[3] = statement_text_array(ids, NULL, nasked);
 		values[4] = statement_suid_array(suids, NULL, nasked);
 		values[5] = statement_timestamp_array(observed, nasked);
-		found = statement_execute(STATEMENT_RECEIPT_SETTLE, values, NULL);
-		if (found != nasked)
-			elog(ERROR, "settled " UINT64_FORMAT " receipts instead of %d", found, nasked);
-		for (int i = 0; i < nasked; i++)
-		{
-			Suid		known;
-
-			(void) statement_suid(i, 2, &known);
-			note_contradiction(step, asked[i], &known);
-		}
+		settled = statement_execute(STATEMENT_RECEIPT_SETTLE, values, NULL);
+		if (settled != nasked)
+			elog(ERROR, "settled " UINT64_FORMAT " receipts instead of %d", settled, nasked);
+		note_contradictions(step, settled);
 	}
 	if (nold > 0)
 	{
 		values[3] = statement_text_array(old_ids, NULL, nold);
-		found = statement_execute(STATEMENT_RECEIPT_SETTLE_KNOWN, values, NULL);
-		for (uint64 row = 0; row < found; row++)
-		{
-			bool		isnull;
-			text	   *event_id = DatumGetTextPP(statement_value(row, 1, &isnull));
-			Suid		known;
-
-			(void) statement_suid(row, 2, &known);
-			for (int i = 0; i < nold; i++)
-				if (mutation_compare_text(old[i]->event_id, event_id) == 0)
-					note_contradiction(step, old[i], &known);
-		}
-		step->floor = old[nold - 1]->suid;
-		step->has_floor = true;
+		note_contradictions(step, statement_execute(STATEMENT_RECEIPT_SETTLE_KNOWN, values, NULL));
 	}
 }
 
@@ -310,7 +337,7 @@ read_rows(SafeStep *step)
 	keys = palloc(step->nkeys * sizeof(Datum));
 	for (int i = 0; i < step->nkeys; i++)
 		keys[i] = PointerGetDatum(step->keys[i].row_key);
-	set_instance(values, step);
+	registry_instance(values, step->view, step->generation);
 	values[3] = statement_text_array(keys, NULL, step->nkeys);
 	found = statement_execute(STATEMENT_SAFE_READ, values, NULL);
 	for (uint64 row = 0; row < found; row++)
@@ -445,7 +472,7 @@ write_rows(SafeStep *step)
 		diff_entries(key, &step->view->declared, &gone, &new);
 	}
 
-	set_instance(values, step);
+	registry_instance(values, step->view, step->generation);
 	if (nstores > 0)
 	{
 		values[3] = statement_text_array(keys, NULL, nstores);
@@ -518,7 +545,7 @@ write_head(SafeStep *step)
 		advance_digest(digest, has_digest, step->events[i].event_id, &step->events[i].suid);
 		has_digest = true;
 	}
-	set_instance(values, step);
+	registry_instance(values, step->view, step->generation);
 	values[3] = SuidPGetDatum(&step->head);
 	values[4] = Int64GetDatum(step->row_count);
 	values[5] = Int64GetDatum(step->state.history_count + step->count);
@@ -546,7 +573,7 @@ collect_tentative(SafeStep *step)
 		return;
 	for (int i = 0; i < step->nkeys; i++)
 		keys[i] = PointerGetDatum(step->keys[i].row_key);
-	set_instance(values, step);
+	registry_instance(values, step->view, step->generation);
 	values[3] = statement_text_array(keys, NULL, step->nkeys);
 	values[4] = SuidPGetDatum(&step->head);
 	found = statement_execute(STATEMENT_TENTATIVE_TOUCHED, values, NULL);
@@ -586,8 +613,7 @@ collect_tentative(SafeStep *step)
 static void
 look_for_passed_over(SafeStep *step)
 {
-	Datum		values[7];
-	bool		nulls[7] = {0};
+	Datum		values[5];
 	Datum	   *harmless;
 	Datum	   *harmless_suids;
 	int			nharmless = 0;
@@ -597,7 +623,7 @@ look_for_passed_over(SafeStep *step)
 
 	if (!step->has_head)
 		return;
-	set_instance(values, step);
+	registry_instance(values, step->view, step->generation);
 	values[3] = SuidPGetDatum(&step->head);
 	found = statement_execute(STATEMENT_RECEIPT_PASSED_OVER, values, NULL);
 	if (found == 0)
@@ -635,12 +661,9 @@ look_for_passed_over(SafeStep *step)
 		values[4] = SuidPGetDatum(&offender_suid);
 		(void) statement_execute(STATEMENT_REBUILD_REQUIRED, values, NULL);
 
-		values[3] = CStringGetTextDatum("skipped-event");
-		values[4] = PointerGetDatum(offender);
-		values[5] = SuidPGetDatum(&offender_suid);
-		values[6] = DirectFunctionCall1(jsonb_in,
-										CStringGetDatum(psprintf("{\"head\": \"%s\"}", print_suid(&step->head))));
-		(void) statement_execute(STATEMENT_FINDING_RECORD, values, nulls);
+		(void) findings_record(step->view, step->generation, FINDING_SKIPPED_EVENT, offender, &offender_suid,
+							   DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(
+																								 psprintf("{\"head\": \"%s\"}", suid_cstring(&step->head))))));
 	}
 }
 

@@ -211,9 +211,7 @@ lock_keys(ApplyCall *call)
 		}
 	}
 
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(call->generation);
+	registry_instance(values, view, call->generation);
 	if (count == 1)
 	{
 		bool		nulls[9] = {0};
@@ -281,9 +279,7 @@ read_state(ApplyCall *call)
 	keys = palloc(nasked * sizeof(Datum));
 	for (int i = 0; i < nasked; i++)
 		keys[i] = PointerGetDatum(asked[i]->row_key);
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(call->generation);
+	registry_instance(values, view, call->generation);
 	values[3] = statement_text_array(keys, NULL, nasked);
 
 	statement_snapshot_begin();
@@ -327,16 +323,7 @@ add_marker(ApplyCall *call, const Event *event, const text *row_key, Outcome rea
 	errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.", \
 			  mutation_clip((call)->view->service_id), mutation_clip((call)->view->view_id), \
 			  (long long) (call)->generation, mutation_clip((event)->event_id), \
-			  print_suid(&(event)->suid))
-
-static char *
-print_suid(const Suid *suid)
-{
-	char	   *buffer = palloc(SUID_TEXT_LENGTH + 1);
-
-	suid_print(suid, buffer);
-	return buffer;
-}
+			  suid_cstring(&(event)->suid))
 
 /* The row a patch or delete works on, and readers see. */
 static void

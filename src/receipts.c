@@ -40,14 +40,6 @@ outcome_datum(Outcome outcome)
 	return CStringGetTextDatum(outcome_names[outcome]);
 }
 
-static void
-set_instance(Datum *values, const View *view, int64 generation)
-{
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
-}
-
 static int
 compare_claims(const void *a, const void *b)
 {
@@ -68,7 +60,7 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 	uint64		inserted;
 	uint64		seen = 0;
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	if (count == 1)
 	{
 		values[3] = PointerGetDatum(claims[0]->event_id);
@@ -139,7 +131,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 		ids[i] = PointerGetDatum(claims[i]->event_id);
 		suids[i] = SuidPGetDatum(claims[i]->suid);
 	}
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_text_array(ids, NULL, count);
 	values[4] = statement_suid_array(suids, NULL, count);
 	found = statement_execute(STATEMENT_RECEIPT_FIND, values, NULL);
@@ -233,7 +225,7 @@ receipts_check_settled(const View *view, int64 generation, const Generation *sta
 	}
 	if (nasked == 0)
 		return;
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_text_array(ids, NULL, nasked);
 	values[4] = statement_suid_array(suids, NULL, nasked);
 	found = statement_execute(STATEMENT_RECEIPT_SETTLED_AT, values, NULL);
@@ -265,7 +257,7 @@ receipts_set_outcomes(const View *view, int64 generation,
 	names = palloc(count * sizeof(Datum));
 	for (int i = 0; i < count; i++)
 		names[i] = outcome_datum(outcomes[i]);
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_text_array(event_ids, NULL, count);
 	values[4] = statement_suid_array(suids, NULL, count);
 	values[5] = statement_text_array(names, NULL, count);
@@ -280,7 +272,7 @@ execute_for_events(StatementKind kind, const View *view, int64 generation, Datum
 
 	if (count == 0)
 		return;
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_text_array(event_ids, NULL, count);
 	(void) statement_execute(kind, values, NULL);
 }
@@ -299,7 +291,7 @@ receipts_mark(const View *view, int64 generation, Datum *event_ids, Datum *suids
 
 	if (count == 0)
 		return;
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_text_array(event_ids, NULL, count);
 	values[4] = statement_suid_array(suids, NULL, count);
 	values[5] = statement_text_array(row_keys, NULL, count);
@@ -314,7 +306,7 @@ receipts_unmark(const View *view, int64 generation, Datum *suids, int count)
 
 	if (count == 0)
 		return;
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = statement_suid_array(suids, NULL, count);
 	(void) statement_execute(STATEMENT_MARKER_DELETE, values, NULL);
 }
@@ -419,7 +411,7 @@ unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 			  registry_errdetail_generation(view, generation),
 			  errhint("Settle its events with apply_safe or apply_safe_batch."));
 
-	set_instance(values, view, generation);
+	registry_instance(values, view, generation);
 	values[3] = PointerGetDatum(event_id);
 	values[4] = SuidPGetDatum(suid);
 	if (statement_execute(STATEMENT_RECEIPT_LOCK, values, NULL) == 0)
@@ -480,7 +472,7 @@ unsafemv_read_meta(PG_FUNCTION_ARGS)
 
 	statement_begin();
 	view = registry_read_view(service_id, view_id);
-	set_instance(values, view, registry_resolve_generation(view, false, 0));
+	registry_instance(values, view, registry_resolve_generation(view, false, 0));
 	if (statement_read(STATEMENT_RECEIPT_META, values, NULL) == 0)
 		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"), registry_errdetail(view));
 	result = PointerGetDatum(SPI_returntuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc));

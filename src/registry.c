@@ -102,6 +102,55 @@ registry_lock_shared(const text *service_id, const text *view_id)
 	(void) LockAcquire(&tag, ShareLock, false, false);
 }
 
+static void
+view_missing(const text *service_id, const text *view_id)
+{
+	RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
+		  errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
+		  errhint("Register it with unsafemv.create_view."));
+}
+
+/* Build a View from the last result's first row, in the current context. */
+static View *
+make_view(const text *service_id, const text *view_id)
+{
+	View	   *view = palloc0(sizeof(View));
+	bool		isnull;
+	Datum		value;
+
+	view->service_id = cstring_to_text_with_len(VARDATA_ANY(service_id), VARSIZE_ANY_EXHDR(service_id));
+	view->view_id = cstring_to_text_with_len(VARDATA_ANY(view_id), VARSIZE_ANY_EXHDR(view_id));
+	view->view_no = DatumGetInt64(statement_value(0, 1, &isnull));
+	value = statement_value(0, 2, &isnull);
+	view->has_active = !isnull;
+	view->active_generation = isnull ? 0 : DatumGetInt64(value);
+	value = statement_value(0, 3, &isnull);
+	view->definition_version = isnull ? 0 : DatumGetInt64(value);
+	view->base_composed = strcmp(TextDatumGetCString(statement_value(0, 4, &isnull)), "composed") == 0;
+	index_entry_declare(DatumGetJsonbP(statement_value(0, 5, &isnull)), &view->declared);
+	return view;
+}
+
+View *
+registry_current_view(const text *service_id, const text *view_id)
+{
+	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
+
+	if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
+		view_missing(service_id, view_id);
+	return make_view(service_id, view_id);
+}
+
+View *
+registry_read_view(const text *service_id, const text *view_id)
+{
+	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
+
+	if (statement_read(STATEMENT_VIEW_READ, values, NULL) == 0)
+		view_missing(service_id, view_id);
+	return make_view(service_id, view_id);
+}
+
 /* What stands in the way of the exclusive lock or the generation rows. */
 static char *
 lock_holders(const LOCKTAG *tag)
@@ -128,13 +177,13 @@ lock_holders(const LOCKTAG *tag)
 }
 
 /*
- * Take the view's lock exclusively, then its generation rows in number order, or
- * raise MV_PROMOTION_BUSY after unsafemv.promotion_timeout.  The wait is bounded by
- * lock_timeout in a subtransaction, so that queueing stays with the lock manager.
+ * The wait is bounded by lock_timeout in a subtransaction, so that queueing stays
+ * with the lock manager.  The view is read again behind the lock.
  */
-static void
-lock_exclusive(const text *service_id, const text *view_id, int64 view_no)
+View *
+registry_lock_exclusive(const text *service_id, const text *view_id)
 {
+	int64		view_no = registry_current_view(service_id, view_id)->view_no;
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	LOCKTAG		tag;
@@ -184,55 +233,7 @@ lock_exclusive(const text *service_id, const text *view_id, int64 view_no)
 			  errdetail("Service \"%s\", view \"%s\". Holders: %s.",
 						mutation_clip(service_id), mutation_clip(view_id), lock_holders(&tag)),
 			  errhint("Retry, end those transactions, or raise unsafemv.promotion_timeout."));
-}
-
-static void
-view_missing(const text *service_id, const text *view_id)
-{
-	RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
-		  errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
-		  errhint("Register it with unsafemv.create_view."));
-}
-
-/* Build a View from the last result's first row, in the current context. */
-static View *
-make_view(const text *service_id, const text *view_id)
-{
-	View	   *view = palloc0(sizeof(View));
-	bool		isnull;
-	Datum		value;
-
-	view->service_id = cstring_to_text_with_len(VARDATA_ANY(service_id), VARSIZE_ANY_EXHDR(service_id));
-	view->view_id = cstring_to_text_with_len(VARDATA_ANY(view_id), VARSIZE_ANY_EXHDR(view_id));
-	view->view_no = DatumGetInt64(statement_value(0, 1, &isnull));
-	value = statement_value(0, 2, &isnull);
-	view->has_active = !isnull;
-	view->active_generation = isnull ? 0 : DatumGetInt64(value);
-	value = statement_value(0, 3, &isnull);
-	view->definition_version = isnull ? 0 : DatumGetInt64(value);
-	view->base_composed = strcmp(TextDatumGetCString(statement_value(0, 4, &isnull)), "composed") == 0;
-	index_entry_declare(DatumGetJsonbP(statement_value(0, 5, &isnull)), &view->declared);
-	return view;
-}
-
-View *
-registry_current_view(const text *service_id, const text *view_id)
-{
-	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
-
-	if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
-		view_missing(service_id, view_id);
-	return make_view(service_id, view_id);
-}
-
-View *
-registry_read_view(const text *service_id, const text *view_id)
-{
-	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
-
-	if (statement_read(STATEMENT_VIEW_READ, values, NULL) == 0)
-		view_missing(service_id, view_id);
-	return make_view(service_id, view_id);
+	return registry_current_view(service_id, view_id);
 }
 
 static void
@@ -343,9 +344,7 @@ registry_head(const View *view, int64 generation, bool in_snapshot, Generation *
 	Datum		values[3];
 	uint64		found;
 
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
+	registry_instance(values, view, generation);
 
 	if (IsolationUsesXactSnapshot())
 	{
@@ -385,9 +384,7 @@ registry_lock_generation(const View *view, int64 generation, Generation *result)
 	Datum		value;
 	bool		isnull;
 
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
+	registry_instance(values, view, generation);
 	if (statement_execute(STATEMENT_GENERATION_LOCK, values, NULL) == 0)
 		return false;
 
@@ -423,6 +420,14 @@ registry_resolve_generation(const View *view, bool has_generation, int64 generat
 			  registry_errdetail(view),
 			  errhint("It is being dropped; create it anew once it is gone."));
 	return view->active_generation;
+}
+
+void
+registry_instance(Datum *values, const View *view, int64 generation)
+{
+	values[0] = PointerGetDatum(view->service_id);
+	values[1] = Int64GetDatum(view->view_no);
+	values[2] = Int64GetDatum(generation);
 }
 
 /* ---------- arguments and messages ---------- */
@@ -604,27 +609,34 @@ unsafemv_alter_view(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* Delete what belongs to a generation, at most "budget" rows; the number deleted. */
-static int64
-drop_generation_rows(const View *view, int64 generation, int64 budget)
+/*
+ * Deletes from the tables in an order that leaves no entry without its row seen by
+ * a reader of the batch in between.
+ */
+int64
+registry_drop_rows(const View *view, int64 generation, int64 *budget)
 {
 	static const StatementKind kinds[] = {
 		STATEMENT_DROP_UNSAFE_ROWS, STATEMENT_DROP_MARKERS, STATEMENT_DROP_RECEIPTS,
 		STATEMENT_DROP_INDEX_ENTRIES, STATEMENT_DROP_ROWS, STATEMENT_DROP_FINDINGS
 	};
 	Datum		values[4];
-	int64		deleted = 0;
+	int64		remaining;
+	bool		isnull;
 
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
-	for (int i = 0; i < lengthof(kinds) && deleted < budget; i++)
+	registry_instance(values, view, generation);
+	(void) statement_execute(STATEMENT_GENERATION_DROPPING, values, NULL);
+	for (int i = 0; i < lengthof(kinds) && *budget > 0; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		values[3] = Int64GetDatum(budget - deleted);
-		deleted += statement_execute(kinds[i], values, NULL);
+		values[3] = Int64GetDatum(*budget);
+		*budget -= statement_execute(kinds[i], values, NULL);
 	}
-	return deleted;
+	(void) statement_execute(STATEMENT_DROP_REMAINING, values, NULL);
+	remaining = DatumGetInt64(statement_value(0, 1, &isnull));
+	if (remaining == 0)
+		(void) statement_execute(STATEMENT_GENERATION_DELETE, values, NULL);
+	return remaining;
 }
 
 Datum
@@ -648,9 +660,7 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 				 errmsg("drop_view runs under READ COMMITTED only")));
 
 	statement_begin();
-	view = registry_current_view(service_id, view_id);
-	lock_exclusive(service_id, view_id, view->view_no);
-
+	view = registry_lock_exclusive(service_id, view_id);
 	values[0] = PointerGetDatum(service_id);
 	values[1] = PointerGetDatum(view_id);
 	if (statement_execute(STATEMENT_VIEW_LOCK, values, NULL) == 0)
@@ -663,18 +673,7 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 		generations[i] = DatumGetInt64(statement_value(i, 1, &isnull));
 
 	for (uint64 i = 0; i < count; i++)
-	{
-		int64		left;
-
-		values[2] = Int64GetDatum(generations[i]);
-		(void) statement_execute(STATEMENT_GENERATION_DROPPING, values, NULL);
-		budget -= drop_generation_rows(view, generations[i], budget);
-		(void) statement_execute(STATEMENT_DROP_REMAINING, values, NULL);
-		left = DatumGetInt64(statement_value(0, 1, &isnull));
-		if (left == 0)
-			(void) statement_execute(STATEMENT_GENERATION_DELETE, values, NULL);
-		remaining += left;
-	}
+		remaining += registry_drop_rows(view, generations[i], &budget);
 	if (remaining == 0)
 		(void) statement_execute(STATEMENT_VIEW_DELETE, values, NULL);
 	statement_end();

@@ -53,6 +53,12 @@ extern void registry_init(void);
 extern void registry_lock_shared(const text *service_id, const text *view_id);
 
 /*
+ * Take the view's lock exclusively, then its generation rows in number order, or
+ * raise MV_PROMOTION_BUSY after unsafemv.promotion_timeout.  The view as it is then.
+ */
+extern View *registry_lock_exclusive(const text *service_id, const text *view_id);
+
+/*
  * The view, or MV_VIEW_MISSING.  With the shared lock held, the answer holds
  * until the end of the transaction; 40001 if the transaction's own snapshot shows
  * another active generation.  Cached; lives to the end of the transaction.
@@ -77,10 +83,20 @@ extern void registry_head(const View *view, int64 generation, bool in_snapshot, 
 extern bool registry_lock_generation(const View *view, int64 generation, Generation *result);
 
 /*
+ * Delete at most *budget rows (lowered by what was deleted) of a generation that
+ * is given up, and it itself when nothing is left.  The number of rows remaining.
+ * Expects the exclusive lock.
+ */
+extern int64 registry_drop_rows(const View *view, int64 generation, int64 *budget);
+
+/*
  * The generation to write: "generation" if has_generation, else the active one.
  * Raises MV_INSTANCE_MISSING if there is none.
  */
 extern int64 registry_resolve_generation(const View *view, bool has_generation, int64 generation);
+
+/* $1 to $3 of most statements: service, view number, generation. */
+extern void registry_instance(Datum *values, const View *view, int64 generation);
 
 /* Argument checks shared by the public functions; all raise MV_VALUE_INVALID on NULL. */
 extern void registry_require(FunctionCallInfo fcinfo, int argno, const char *name);

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "kept.h"
@@ -138,9 +139,7 @@ row_writer_end(TentativeWrites *writes, const View *view, int64 generation)
 {
 	Datum		values[12];
 
-	values[0] = PointerGetDatum(view->service_id);
-	values[1] = Int64GetDatum(view->view_no);
-	values[2] = Int64GetDatum(generation);
+	registry_instance(values, view, generation);
 	if (writes->nstores > 0)
 	{
 		int			count = writes->nstores;
@@ -161,4 +160,43 @@ row_writer_end(TentativeWrites *writes, const View *view, int64 generation)
 		values[3] = statement_text_array(writes->deletes, NULL, writes->ndeletes);
 		(void) statement_execute(STATEMENT_TENTATIVE_DELETE, values, NULL);
 	}
+}
+
+void
+row_writer_refold(const View *view, int64 generation, const Suid *head, Datum *keys, int count)
+{
+	Datum		values[4];
+	TentativeWrites writes;
+	uint64		found;
+	TentativeRow *rows = palloc(Max(count, 1) * sizeof(TentativeRow));
+	RowImage   *bases = palloc(Max(count, 1) * sizeof(RowImage));
+
+	if (count == 0)
+		return;
+	registry_instance(values, view, generation);
+	values[3] = statement_text_array(keys, NULL, count);
+	found = statement_execute(STATEMENT_TENTATIVE_READ, values, NULL);
+	for (uint64 row = 0; row < found; row++)
+	{
+		bool		isnull;
+		int			position = DatumGetInt64(statement_value(row, 1, &isnull)) - 1;
+
+		row_writer_read_tentative(row, 2, &rows[position]);
+		row_writer_read_safe(row, 9, &bases[position], NULL, NULL);
+	}
+	row_writer_begin(&writes, count);
+	for (int i = 0; i < count; i++)
+	{
+		const text *row_key = DatumGetTextPP(keys[i]);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!rows[i].exists)
+			continue;
+		fold_refresh(&rows[i], head, &bases[i]);
+		if (rows[i].exists)
+			row_writer_store(&writes, row_key, &rows[i], &view->declared);
+		else
+			row_writer_delete(&writes, row_key);
+	}
+	row_writer_end(&writes, view, generation);
 }

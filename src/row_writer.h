@@ -54,4 +54,11 @@ extern void row_writer_store(TentativeWrites *writes, const text *row_key, const
 extern void row_writer_delete(TentativeWrites *writes, const text *row_key);
 extern void row_writer_end(TentativeWrites *writes, const View *view, int64 generation);
 
+/*
+ * Refold the tentative rows of these keys (sorted, locked by the caller) on the
+ * generation's safe rows; rows with nothing left above the head go.
+ */
+extern void row_writer_refold(const View *view, int64 generation, const Suid *head,
+							  Datum *keys, int count);
+
 #endif							/* UNSAFEMV_ROW_WRITER_H */

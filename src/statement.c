@@ -157,12 +157,15 @@ static SPIPlanPtr
 build_plan(StatementKind kind)
 {
 	const StatementText *text = &statement_texts[kind];
-	int			nargs = strlen(text->arguments);
+	int			nargs;
 	Oid			types[STATEMENT_MAX_ARGUMENTS];
 	int			level;
 	SPIPlanPtr	plan;
 	CachedPlan *generic;
 
+	if (text->sql == NULL)
+		elog(ERROR, "statement %d has no text", (int) kind);
+	nargs = strlen(text->arguments);
 	Assert(nargs <= STATEMENT_MAX_ARGUMENTS);
 	for (int i = 0; i < nargs; i++)
 		types[i] = argument_type(text->arguments[i]);

@@ -100,6 +100,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE service_id = $1 AND view_no = $2 AND active_generation IS NOT NULL"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_VIEW_DELETE] = {"tn",
+		"WITH kick AS (DELETE FROM unsafemv.kicks k WHERE k.service_id = $1 AND k.view_no = $2) "
+		"WITH lease AS (DELETE FROM unsafemv.kicks WHERE service_id = $1 AND view_no = $2) "
 		"DELETE FROM unsafemv.views WHERE service_id = $1 AND view_no = $2"},
 	/* $4 definition_version, $5 status, $6 last_suid */
 	[STATEMENT_GENERATION_INSERT] = {"tnnnts",
@@ -342,14 +344,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"UPDATE unsafemv.generations SET rebuild_required = true, behind_frontier_event_id = $4, behind_frontier_suid = $5, "
 		"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 
-	/* $4 kind, $5 event_id, $6 suid, $7 detail */
-	[STATEMENT_FINDING_RECORD] = {"tnnttsj",
-		"INSERT INTO unsafemv.findings AS f (service_id, view_no, generation, kind, event_id, suid, detail) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $7) "
-		"ON CONFLICT (service_id, view_no, generation, kind, (coalesce(event_id, ''))) DO UPDATE "
-		"SET suid = excluded.suid, detail = excluded.detail, attempts = f.attempts + 1, "
-		"last_seen = clock_timestamp(), resolved_at = NULL"},
-
 #include "statement_generation.h"
 #include "statement_read.h"
+#include "statement_watch.h"
 };

@@ -235,6 +235,18 @@ suid_print(const Suid *suid, char *buffer)
 	buffer[SUID_TEXT_LENGTH] = '\0';
 }
 
+char *
+suid_cstring(const Suid *suid)
+{
+	char	   *buffer;
+
+	if (suid == NULL)
+		return pstrdup("null");
+	buffer = palloc(SUID_TEXT_LENGTH + 1);
+	suid_print(suid, buffer);
+	return buffer;
+}
+
 /*
  * The text form as a text datum, palloc'd.
  */

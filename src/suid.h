@@ -35,6 +35,9 @@ extern bool suid_parse(const char *string, int length, Suid *result, ErrorCode *
  */
 extern void suid_print(const Suid *suid, char *buffer);
 
+/* The same, palloc'd; "null" for NULL. */
+extern char *suid_cstring(const Suid *suid);
+
 /* memcmp order = text order = (ticks, suffix) order. */
 extern int	suid_compare(const Suid *a, const Suid *b);
 

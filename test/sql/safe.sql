@@ -35,10 +35,11 @@ DECLARE
     word text;
 BEGIN
     EXECUTE statement;
-    RETURN 'NOT REFUSED';
+    RAISE EXCEPTION USING ERRCODE = 'P0001', CONSTRAINT = 'NOT REFUSED';
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS number = RETURNED_SQLSTATE, word = CONSTRAINT_NAME;
     IF word = '' THEN word := number;
+    ELSIF number = 'P0001' THEN NULL;
     ELSIF number IS DISTINCT FROM (SELECT e.sqlstate FROM unsafemv.errors e WHERE e.code = word) THEN
         word := word || ' WITH SQLSTATE ' || number;
     END IF;
