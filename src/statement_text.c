@@ -100,7 +100,6 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE service_id = $1 AND view_no = $2 AND active_generation IS NOT NULL"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_VIEW_DELETE] = {"tn",
-		"WITH kick AS (DELETE FROM unsafemv.kicks k WHERE k.service_id = $1 AND k.view_no = $2) "
 		"WITH lease AS (DELETE FROM unsafemv.kicks WHERE service_id = $1 AND view_no = $2) "
 		"DELETE FROM unsafemv.views WHERE service_id = $1 AND view_no = $2"},
 	/* $4 definition_version, $5 status, $6 last_suid */

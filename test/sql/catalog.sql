@@ -23,7 +23,7 @@ SELECT relname AS relation_without_comment FROM relations WHERE relkind IN ('r',
 SELECT relname, attname AS column_without_comment FROM relations JOIN pg_attribute ON attrelid = relation_oid
 WHERE relkind IN ('r', 'v') AND attnum > 0 AND NOT attisdropped AND coalesce(col_description(relation_oid, attnum), '') = '' ORDER BY 1, 2;
 SELECT t.typname AS type_without_comment FROM pg_type t JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
-WHERE t.typnamespace = 'unsafemv'::regnamespace AND coalesce(obj_description(t.oid, 'pg_type'), '') = '' ORDER BY 1;
+WHERE t.typrelid = 0 AND t.typcategory <> 'A' AND coalesce(obj_description(t.oid, 'pg_type'), '') = '' ORDER BY 1;
 SELECT obj_description((SELECT oid FROM pg_extension WHERE extname = 'unsafemv'), 'pg_extension') <> '' AS extension;
 
 -- one name, one signature; results a driver can read

@@ -253,7 +253,8 @@ SELECT unsafemv.apply('plan', 'deletes', 'e1', s(1), up('k', '1'));
 SELECT unsafemv.apply('plan', 'deletes', 'e2', s(2), '{"rowDeletes":["k",{"rowKey":"k"}]}');
 SELECT rows('deletes'), (SELECT count(*) FROM unsafemv.markers m JOIN unsafemv.views v USING (service_id, view_no) WHERE (service_id, view_id) = ('plan', 'deletes')) AS markers;
 
--- scenario 11, report 39: merge patches, in both lanes
+-- scenario 11: merge patches, in both lanes
+-- report 39: nulls and arrays in merge patches
 CREATE TEMP TABLE merges (n int, target jsonb, patch jsonb, expected jsonb);
 INSERT INTO merges VALUES
     (1, '{"a":1,"b":{"c":1}}', '{"a":null,"b":{"d":2}}', '{"b":{"c":1,"d":2}}'),
@@ -333,7 +334,8 @@ SELECT (verdict('large', up('n', nested(1001))::text)).*;
 SELECT (verdict('large', up('n', (repeat('[', 1001) || repeat(']', 1001))::jsonb)::text)).*;
 SELECT (verdict('large', jsonb_build_object('patches', jsonb_build_array(jsonb_build_object('kind', 'json_patch', 'rowKey', 'n', 'patch', nested(1001))))::text)).*;
 
--- report 43, scenario 243: the largest names there can be, none of which compresses, at once
+-- report 43: one limit in bytes, whatever compression makes of a key
+-- scenario 243: the largest names there can be, none of which compresses, at once
 SELECT setseed(0.243);
 CREATE TEMP TABLE longest AS SELECT junk(255) AS service, junk(255) AS view, junk(1024) AS key, junk(1024) AS key2,
     junk(1024) AS event, junk(63) AS index, junk(1024) AS value;

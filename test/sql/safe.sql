@@ -113,7 +113,8 @@ SELECT a.last_suid, row_upserts, row_patches, row_deletes, index_entries FROM un
       "rowDeletes":["b"],"indexEntries":[{"rowKey":"c","indexId":"n","valueType":"integer","value":4},{"rowKey":"c","indexId":"r","valueType":"real","value":0.5}]}', 'e3') a;
 SELECT shown('s21', 'safe'), entries('s21', 'safe'), instance('s21');
 
--- scenarios 22 and 23: expected_last_suid is the head or nothing happens
+-- scenario 22: a stale expected_last_suid is refused, and nothing changes
+-- scenario 23: NULL stands for no head, and for nothing else
 SELECT unsafemv.create_view('safe', 's22');
 SELECT refused($$SELECT unsafemv.apply_safe('safe', 's22', s(1), s(2), up('k', '1'), 'e2')$$) AS one_for_null;
 SELECT step('s22', 1, up('k', '1'));
@@ -215,7 +216,7 @@ SELECT rebuilt_source_event_count FROM unsafemv.read_instance('safe', 's36', 3);
 SELECT short(a.last_suid) FROM unsafemv.apply_safe('safe', 's36', s(4), s(5), '{}', 'e5', 3) a;
 SELECT rebuilt_source_event_count, rebuilt_source_max_suid, rebuilt_source_history_digest, rebuilt_at FROM unsafemv.read_instance('safe', 's36', 3);
 
--- scenario 42, without the promotion: what a cancellation keeps is the same in a rebuilt candidate
+-- scenario 42: what a cancellation keeps is the same in a rebuilt candidate (promotion apart)
 SELECT unsafemv.create_view('safe', 's42', indexes => '[{"id":"room","type":"text","path":"roomId"}]');
 CREATE TEMP TABLE bookings AS SELECT jsonb_build_array(
     jsonb_build_object('eventId', 'e1', 'suid', s(1)::text, 'mutations', up('booking', '{"roomId":"101","status":"reserved"}')),
