@@ -67,6 +67,8 @@ REGRESS = \
 	safe \
 	receipts \
 	batch \
+	page \
+	plans \
 	errors
 ISOLATION = \
 	active_generation \
@@ -89,6 +91,8 @@ TAP = \
 	002_concurrent \
 	003_isolation_and_replica
 CHECKS = \
+	test/bin/play \
+	test/bin/property \
 	test/bin/readme
 
 # Both drivers look for expected/ where they run, in every version.

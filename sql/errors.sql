@@ -3,6 +3,7 @@
 CREATE FUNCTION unsafemv.error_catalogue()
 RETURNS TABLE (code text, sqlstate text, retryable boolean, meaning text)
 LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 50
+SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unsafemv_error_catalogue';
 
 COMMENT ON FUNCTION unsafemv.error_catalogue() IS

@@ -3,6 +3,7 @@
 CREATE FUNCTION unsafemv.jsonb_merge_patch(target jsonb, patch jsonb)
 RETURNS jsonb
 LANGUAGE c IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unsafemv_jsonb_merge_patch';
 
 COMMENT ON FUNCTION unsafemv.jsonb_merge_patch(jsonb, jsonb) IS
@@ -11,6 +12,7 @@ COMMENT ON FUNCTION unsafemv.jsonb_merge_patch(jsonb, jsonb) IS
 CREATE FUNCTION unsafemv.jsonb_apply_patch(kind text, target jsonb, patch jsonb)
 RETURNS jsonb
 LANGUAGE c IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unsafemv_jsonb_apply_patch';
 
 COMMENT ON FUNCTION unsafemv.jsonb_apply_patch(text, jsonb, jsonb) IS

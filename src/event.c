@@ -24,8 +24,9 @@ typedef struct BatchState
 
 #define EVENT_FAIL(state, sink, code, member, ...) \
 	REJECT(sink, code, __VA_ARGS__, \
-		   errdetail("Service \"%s\", view \"%s\", path $[%d]%s.", \
+		   errdetail("Service \"%s\", view \"%s\", event \"%s\", path $[%d]%s.", \
 					 mutation_clip((state)->service_id), mutation_clip((state)->view_id), \
+					 event->event_id != NULL ? mutation_clip(event->event_id) : "", \
 					 (state)->position, member))
 
 static bool
@@ -69,6 +70,7 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 	JsonbValue	mutations;
 	bool		has_suid = false;
 	bool		has_mutations = false;
+	ErrorCode	code = ERROR_NONE;
 	MutationSource source;
 
 	if (object->type != jbvBinary || !JsonContainerIsObject(object->val.binary.data))
@@ -93,8 +95,12 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 			return false;
 		}
 		event->event_id = cstring_to_text_with_len(id.val.string.val, id.val.string.len);
-		if (!mutation_check_length("event id", event->event_id, LIMIT_EVENT_ID, sink))
+		if (VARSIZE_ANY_EXHDR(event->event_id) > LIMIT_EVENT_ID)
+		{
+			EVENT_FAIL(state, sink, MV_LIMIT_EXCEEDED, ".eventId",
+					   mutation_errmsg_limit("event id", event->event_id, LIMIT_EVENT_ID));
 			return false;
+		}
 	}
 
 	iterator = JsonbIteratorInit(object->val.binary.data);
@@ -113,8 +119,12 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 				EVENT_FAIL(state, sink, SUID_INVALID, ".suid", errmsg("SUID is not a string of 30 digits"));
 				return false;
 			}
-			if (!suid_parse(member.val.string.val, member.val.string.len, &event->suid, sink))
+			if (!suid_parse(member.val.string.val, member.val.string.len, &event->suid, &code))
+			{
+				EVENT_FAIL(state, sink, code, ".suid",
+						   suid_errmsg(code, member.val.string.val, member.val.string.len));
 				return false;
+			}
 			has_suid = true;
 		}
 		else if (name_is(&name, "mutations"))

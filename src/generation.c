@@ -401,7 +401,8 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	if (strcmp(candidate_state.status, "candidate") != 0)
 		RAISE(MV_PROMOTION_CAS_MISMATCH,
 			  errmsg("generation is %s, not a candidate", candidate_state.status),
-			  registry_errdetail_generation(view, candidate));
+			  registry_errdetail_generation(view, candidate),
+			  errhint("A retired one can be reopened and caught up; promote a candidate."));
 	if (!registry_lock_generation(view, active, &active_state))
 		instance_missing(view, active);
 

@@ -307,13 +307,9 @@ unsafemv_acquire_kick(PG_FUNCTION_ARGS)
 			break;
 		case GRANT_IDLE:
 			if (!state.found)
-				RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
-					  view_detail(service_id, view_id),
-					  errhint("Register it with unsafemv.create_view."));
+				registry_view_missing(service_id, view_id);
 			if (!state.has_active)
-				RAISE(MV_INSTANCE_MISSING, errmsg("view has no active generation"),
-					  view_detail(service_id, view_id),
-					  errhint("It is being dropped; create it anew once it is gone."));
+				registry_not_active(service_id, view_id);
 			break;
 	}
 	statement_end();

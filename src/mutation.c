@@ -110,16 +110,31 @@ mutation_is_full(const KeyOperations *operations)
 	return false;
 }
 
+int
+mutation_errmsg_limit(const char *name, const text *value, int limit)
+{
+	return errmsg("%s has %d bytes, the limit is %d; it begins with \"%s\"", name,
+				  (int) VARSIZE_ANY_EXHDR(value), limit, mutation_clip(value));
+}
+
 bool
 mutation_check_length(const char *name, const text *value, int limit, ErrorCode *sink)
 {
 	if (VARSIZE_ANY_EXHDR(value) <= limit)
 		return true;
-	REJECT(sink, MV_LIMIT_EXCEEDED,
-		   errmsg("%s has %d bytes, the limit is %d", name,
-				  (int) VARSIZE_ANY_EXHDR(value), limit),
-		   errdetail("It begins with \"%s\".", mutation_clip(value)),
+	REJECT(sink, MV_LIMIT_EXCEEDED, mutation_errmsg_limit(name, value, limit),
 		   errhint("Shorten it, or use a digest of it."));
+	return false;
+}
+
+/* The same for a part of a plan. */
+static bool
+check_length(ParseState *state, const char *name, const text *value, int limit)
+{
+	if (VARSIZE_ANY_EXHDR(value) <= limit)
+		return true;
+	FAIL(state, MV_LIMIT_EXCEEDED, mutation_errmsg_limit(name, value, limit),
+		 errhint("Shorten it, or use a digest of it."));
 	return false;
 }
 
@@ -178,7 +193,7 @@ parse_row_key(ParseState *state, const JsonbValue *value, text **result)
 		return false;
 	}
 	*result = string_text(value);
-	return mutation_check_length("row key", *result, LIMIT_ROW_KEY, state->sink);
+	return check_length(state, "row key", *result, LIMIT_ROW_KEY);
 }
 
 static bool
@@ -197,14 +212,18 @@ static bool
 parse_source_suid(ParseState *state, const JsonbValue *value)
 {
 	Suid		suid;
+	ErrorCode	code = ERROR_NONE;
 
 	if (value->type != jbvString)
 	{
 		FAIL(state, SUID_INVALID, errmsg("source SUID is not a string of 30 digits"));
 		return false;
 	}
-	if (!suid_parse(value->val.string.val, value->val.string.len, &suid, state->sink))
+	if (!suid_parse(value->val.string.val, value->val.string.len, &suid, &code))
+	{
+		FAIL(state, code, suid_errmsg(code, value->val.string.val, value->val.string.len));
 		return false;
+	}
 	if (suid_compare(&suid, state->suid) != 0)
 	{
 		FAIL(state, MV_PLAN_INVALID, errmsg("source SUID differs from the event's SUID"));
@@ -222,7 +241,7 @@ parse_index_id(ParseState *state, const JsonbValue *value, text **result)
 		return false;
 	}
 	*result = string_text(value);
-	return mutation_check_length("index id", *result, LIMIT_INDEX_ID, state->sink);
+	return check_length(state, "index id", *result, LIMIT_INDEX_ID);
 }
 
 /* Value and declaration of an entry whose other members are known. */
@@ -262,8 +281,7 @@ check_entry(ParseState *state, IndexEntry *entry, const JsonbValue *value)
 			if (value->type == jbvString)
 			{
 				entry->text_value = string_text(value);
-				return mutation_check_length("text index value", entry->text_value,
-											 LIMIT_TEXT_VALUE, state->sink);
+				return check_length(state, "text index value", entry->text_value, LIMIT_TEXT_VALUE);
 			}
 			break;
 		case INDEX_INTEGER:

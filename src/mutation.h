@@ -74,6 +74,9 @@ extern bool mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes 
 /* MV_LIMIT_EXCEEDED unless "value" has at most "limit" bytes; "name" says what it is. */
 extern bool mutation_check_length(const char *name, const text *value, int limit, ErrorCode *sink);
 
+/* ereport() part: its message. */
+extern int	mutation_errmsg_limit(const char *name, const text *value, int limit);
+
 /* A text for a message: whole characters, at most 64 bytes. */
 extern char *mutation_clip(const text *value);
 

@@ -74,18 +74,14 @@ page_read_state(text *service_id, text *view_id, ReadState *state)
 	bool		isnull;
 
 	if (statement_read(STATEMENT_READ_STATE, values, NULL) == 0)
-		RAISE(MV_VIEW_MISSING,
-			  errmsg("view \"%s\" of service \"%s\" does not exist",
-					 mutation_clip(view_id), mutation_clip(service_id)));
+		registry_view_missing(service_id, view_id);
 	memset(state, 0, sizeof(ReadState));
 	state->service_id = service_id;
 	state->view_id = view_id;
 	state->view_no = DatumGetInt64(statement_value(0, 1, &isnull));
 	value = statement_value(0, 2, &isnull);
 	if (isnull)
-		RAISE(MV_INSTANCE_MISSING,
-			  errmsg("view \"%s\" of service \"%s\" has no active generation",
-					 mutation_clip(view_id), mutation_clip(service_id)));
+		registry_not_active(service_id, view_id);
 	state->generation = DatumGetInt64(value);
 	state->indexes = DatumGetJsonbP(statement_value(0, 3, &isnull));
 	state->has_head = statement_suid(0, 4, &state->head);

@@ -102,12 +102,20 @@ registry_lock_shared(const text *service_id, const text *view_id)
 	(void) LockAcquire(&tag, ShareLock, false, false);
 }
 
-static void
-view_missing(const text *service_id, const text *view_id)
+void
+registry_view_missing(const text *service_id, const text *view_id)
 {
 	RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
 		  errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
 		  errhint("Register it with unsafemv.create_view."));
+}
+
+void
+registry_not_active(const text *service_id, const text *view_id)
+{
+	RAISE(MV_INSTANCE_MISSING, errmsg("view has no active generation"),
+		  errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
+		  errhint("It is being dropped; create it anew once it is gone."));
 }
 
 /* Build a View from the last result's first row, in the current context. */
@@ -137,7 +145,7 @@ registry_current_view(const text *service_id, const text *view_id)
 	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
 
 	if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
-		view_missing(service_id, view_id);
+		registry_view_missing(service_id, view_id);
 	return make_view(service_id, view_id);
 }
 
@@ -147,21 +155,23 @@ registry_read_view(const text *service_id, const text *view_id)
 	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
 
 	if (statement_read(STATEMENT_VIEW_READ, values, NULL) == 0)
-		view_missing(service_id, view_id);
+		registry_view_missing(service_id, view_id);
 	return make_view(service_id, view_id);
 }
 
 /* What stands in the way of the exclusive lock or the generation rows. */
 static char *
-lock_holders(const LOCKTAG *tag)
+lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
 {
-	Datum		values[3];
+	Datum		values[5];
 	StringInfoData holders;
 	uint64		count;
 
 	values[0] = Int64GetDatum(tag->locktag_field2);
 	values[1] = Int64GetDatum(tag->locktag_field3);
 	values[2] = Int64GetDatum(VIEW_LOCK_CLASS);
+	values[3] = PointerGetDatum(service_id);
+	values[4] = Int64GetDatum(view_no);
 	count = statement_execute(STATEMENT_LOCK_HOLDERS, values, NULL);
 	initStringInfo(&holders);
 	for (uint64 i = 0; i < count; i++)
@@ -231,7 +241,7 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 			  errmsg("view is in use by transactions that did not end within %d ms",
 					 registry_promotion_timeout),
 			  errdetail("Service \"%s\", view \"%s\". Holders: %s.",
-						mutation_clip(service_id), mutation_clip(view_id), lock_holders(&tag)),
+						mutation_clip(service_id), mutation_clip(view_id), lock_holders(&tag, service_id, view_no)),
 			  errhint("Retry, end those transactions, or raise unsafemv.promotion_timeout."));
 	return registry_current_view(service_id, view_id);
 }
@@ -416,9 +426,7 @@ registry_resolve_generation(const View *view, bool has_generation, int64 generat
 		return generation;
 	}
 	if (!view->has_active)
-		RAISE(MV_INSTANCE_MISSING, errmsg("view has no active generation"),
-			  registry_errdetail(view),
-			  errhint("It is being dropped; create it anew once it is gone."));
+		registry_not_active(view->service_id, view->view_id);
 	return view->active_generation;
 }
 
@@ -604,7 +612,7 @@ unsafemv_alter_view(PG_FUNCTION_ARGS)
 	values[2] = PG_GETARG_DATUM(2);
 	statement_begin();
 	if (statement_execute(STATEMENT_VIEW_ALTER, values, NULL) == 0)
-		view_missing(service_id, view_id);
+		registry_view_missing(service_id, view_id);
 	statement_end();
 	PG_RETURN_BOOL(true);
 }
@@ -664,7 +672,7 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 	values[0] = PointerGetDatum(service_id);
 	values[1] = PointerGetDatum(view_id);
 	if (statement_execute(STATEMENT_VIEW_LOCK, values, NULL) == 0)
-		view_missing(service_id, view_id);
+		registry_view_missing(service_id, view_id);
 	values[1] = Int64GetDatum(view->view_no);
 	(void) statement_execute(STATEMENT_VIEW_DEACTIVATE, values, NULL);
 	count = statement_execute(STATEMENT_GENERATION_LIST, values, NULL);

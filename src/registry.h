@@ -105,6 +105,10 @@ extern text *registry_view_argument(FunctionCallInfo fcinfo, int argno);
 extern text *registry_event_argument(FunctionCallInfo fcinfo, int argno);
 extern const Suid *registry_suid_argument(FunctionCallInfo fcinfo, int argno, const char *name);
 
+/* Raise MV_VIEW_MISSING; MV_INSTANCE_MISSING for a view that is being dropped. */
+extern void registry_view_missing(const text *service_id, const text *view_id) pg_attribute_noreturn();
+extern void registry_not_active(const text *service_id, const text *view_id) pg_attribute_noreturn();
+
 /* errdetail("Service \"...\", view \"...\".") and with a generation. */
 extern int	registry_errdetail(const View *view);
 extern int	registry_errdetail_generation(const View *view, int64 generation);

@@ -122,13 +122,20 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"g.rebuilt_source_event_count, g.rebuilt_source_max_suid::text, g.rebuilt_source_history_digest, g.rebuilt_at, "
 		"g.created_at, g.updated_at FROM unsafemv.generations g "
 		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
-	/* Who holds or awaits a view's lock; $1, $2 the halves of its key, $3 its class */
-	[STATEMENT_LOCK_HOLDERS] = {"nnn",
-		"SELECT coalesce('process ' || l.pid, 'prepared transaction ' || (SELECT string_agg(p.gid, ', ') "
-		"FROM pg_prepared_xacts p WHERE l.virtualtransaction = '-1/' || p.transaction)) FROM pg_locks l "
-		"WHERE l.locktype = 'advisory' AND l.classid = $1::oid AND l.objid = $2::oid AND l.objsubid = $3 "
-		"AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() "
-		"AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"},
+	/*
+	 * Who holds a view's lock or the rows of its generations; $1, $2 the halves of
+	 * the lock's key, $3 its class, $4 service_id, $5 view_no
+	 */
+	[STATEMENT_LOCK_HOLDERS] = {"nnntn",
+		"SELECT DISTINCT coalesce('process ' || h.pid, 'prepared transaction ' || (SELECT string_agg(p.gid, ', ') "
+		"FROM pg_locks t JOIN pg_prepared_xacts p ON p.transaction = t.transactionid "
+		"WHERE t.locktype = 'transactionid' AND t.pid IS NULL AND t.virtualtransaction = h.virtualtransaction)) FROM ("
+		"SELECT l.pid, l.virtualtransaction FROM pg_locks l "
+		"WHERE l.locktype = 'advisory' AND l.classid = $1::oid AND l.objid = $2::oid AND l.objsubid = $3 AND l.granted "
+		"AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) UNION ALL "
+		"SELECT l.pid, l.virtualtransaction FROM unsafemv.generations g JOIN pg_locks l "
+		"ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = g.xmax "
+		"WHERE g.service_id = $4 AND g.view_no = $5) h WHERE h.pid IS DISTINCT FROM pg_backend_pid()"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_GENERATION_LIST] = {"tn",
 		"SELECT g.generation FROM unsafemv.generations g "

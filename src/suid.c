@@ -174,8 +174,8 @@ suid_scan(const char *string, int length, Suid *result)
 /*
  * Part of an ereport(): code and messages for a text that suid_scan refused.
  */
-static int
-suid_scan_error(ErrorCode code, const char *string, int length)
+int
+suid_errmsg(ErrorCode code, const char *string, int length)
 {
 	errors_code(code);
 	if (code == SUID_TICKS_INVALID)
@@ -208,7 +208,7 @@ suid_parse(const char *string, int length, Suid *result, ErrorCode *sink)
 
 	if (code == ERROR_NONE)
 		return true;
-	REJECT(sink, code, suid_scan_error(code, string, length));
+	REJECT(sink, code, suid_errmsg(code, string, length));
 	return false;
 }
 
@@ -268,7 +268,7 @@ unsafemv_suid_in(PG_FUNCTION_ARGS)
 	ErrorCode	code = suid_scan(string, (int) length, result);
 
 	if (code != ERROR_NONE)
-		COMPAT_INPUT_ERROR(fcinfo, suid_scan_error(code, string, (int) length));
+		COMPAT_INPUT_ERROR(fcinfo, suid_errmsg(code, string, (int) length));
 	PG_RETURN_SUID_P(result);
 }
 

@@ -29,6 +29,9 @@ typedef struct Suid
  */
 extern bool suid_parse(const char *string, int length, Suid *result, ErrorCode *sink);
 
+/* ereport() parts: message, detail and hint of a code that suid_parse gave. */
+extern int	suid_errmsg(ErrorCode code, const char *string, int length);
+
 /*
  * Write SUID_TEXT_LENGTH digits and a terminating zero into "buffer".  A bound
  * (suid_above, suid_infinity) prints each field as at most its greatest digits.

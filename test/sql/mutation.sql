@@ -392,9 +392,9 @@ SELECT n, refused(statement) AS code FROM longest, LATERAL (VALUES
     (14, format('SELECT unsafemv.apply(%L, %L, %L, s(9), %L)', 'plan', 'free', 'e', up(repeat('x', 100000), '1')))
 ) AS c (n, statement) ORDER BY n;
 -- the error shows how the offending key begins, in whole characters
-SELECT message, position('eeee' in detail) > 0 AND octet_length(detail) < 200 AS begins
+SELECT message, position('eeee' in message) > 0 AND octet_length(message) < 200 AS begins
 FROM provoke(format('SELECT unsafemv.apply(''plan'', ''free'', %L, s(9), ''{}'')', repeat('e', 1025)));
-SELECT octet_length(detail) < 200 AND detail ~ U&'\00e9\00e9' AS begins
+SELECT octet_length(message) < 200 AND message ~ U&'\00e9\00e9' AS begins
 FROM provoke(format('SELECT unsafemv.apply(''plan'', ''free'', ''e'', s(9), %L)', up('x' || repeat(U&'\00e9', 512), '1')));
 
 -- report 44: byte order wherever text is kept or indexed

@@ -266,6 +266,7 @@ WHERE d.refclassid = 'pg_extension'::regclass
   AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'unsafemv')
   AND d.deptype = 'e'
   AND pg_describe_object(d.classid, d.objid, 0) ~ 'suid'
+  AND (d.classid <> 'pg_type'::regclass OR EXISTS (SELECT 1 FROM pg_type AS t WHERE t.oid = d.objid AND t.typcategory <> 'A'))
   AND (d.classid <> 'pg_proc'::regclass OR EXISTS (SELECT 1 FROM pg_proc AS p WHERE p.oid = d.objid AND p.proname ~ 'suid|^(min|max)$'))
   AND obj_description(d.objid, d.classid::regclass::name) IS NULL
 ORDER BY 1;

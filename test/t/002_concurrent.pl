@@ -13,7 +13,7 @@ use IPC::Run;
 
 my $clients = 8;
 my $rounds = 3;
-my $per_round = $ENV{UNSAFEMV_EVENTS} || 4000;
+my $per_round = $ENV{UNSAFEMV_EVENTS} || 5000;
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
 note("UNSAFEMV_SEED=$seed");
 
@@ -122,7 +122,8 @@ SELECT count(*) FROM unsafemv.apply_batch('s', 'v',
 SQL
 append_to_file("$dir/fold.sql", "CALL fold(150);\n");
 
-sub query { return $node->safe_psql('postgres', $_[0]); }
+# With the operators of type suid in reach.
+sub query { return $node->safe_psql('postgres', "SET search_path = public, unsafemv;\n$_[0]"); }
 
 for my $round (1 .. $rounds)
 {
@@ -157,7 +158,8 @@ for my $round (1 .. $rounds)
 	my %acknowledged;
 	for my $log (glob("$dir/round$round.*"))
 	{
-		$acknowledged{$1}++ while slurp_file($log) =~ /^(\d+) /gm;
+		my $lines = slurp_file($log);
+		$acknowledged{$1}++ while $lines =~ /^(\d+) /gm;
 	}
 	my $total = 0;
 	my @values = map { $total += $acknowledged{$_}; "($_, $acknowledged{$_})" } sort keys %acknowledged;
