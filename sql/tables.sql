@@ -261,6 +261,10 @@ COMMENT ON COLUMN unsafemv.kicks.not_before IS 'next_kick does not offer the vie
 COMMENT ON COLUMN unsafemv.kicks.service_id IS 'Tenant.';
 COMMENT ON COLUMN unsafemv.kicks.lease_owner IS 'Who holds the lease, or held it when it expired; NULL: released.';
 
+-- No unique key of columns alone: a published table needs to know its rows.
+ALTER TABLE unsafemv.index_entries REPLICA IDENTITY FULL;
+ALTER TABLE unsafemv.findings REPLICA IDENTITY FULL;
+
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.services', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.views', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.generations', '');

@@ -12,6 +12,7 @@
 
 #include "compat.h"
 #include "event.h"
+#include "jsonb_read.h"
 
 typedef struct BatchState
 {
@@ -28,13 +29,6 @@ typedef struct BatchState
 					 mutation_clip((state)->service_id), mutation_clip((state)->view_id), \
 					 event->event_id != NULL ? mutation_clip(event->event_id) : "", \
 					 (state)->position, member))
-
-static bool
-name_is(const JsonbValue *name, const char *expected)
-{
-	return name->val.string.len == strlen(expected) &&
-		memcmp(name->val.string.val, expected, name->val.string.len) == 0;
-}
 
 static bool
 parse_arrived_at(BatchState *state, const JsonbValue *value, Event *event, ErrorCode *sink)
@@ -94,7 +88,7 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 			EVENT_FAIL(state, sink, MV_VALUE_INVALID, ".eventId", errmsg("event id is not a string"));
 			return false;
 		}
-		event->event_id = cstring_to_text_with_len(id.val.string.val, id.val.string.len);
+		event->event_id = jsonb_string_text(&id);
 		if (VARSIZE_ANY_EXHDR(event->event_id) > LIMIT_EVENT_ID)
 		{
 			EVENT_FAIL(state, sink, MV_LIMIT_EXCEEDED, ".eventId",
@@ -108,9 +102,9 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 	while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &member, true);
-		if (name_is(&name, "eventId"))
+		if (jsonb_string_is(&name, "eventId"))
 			continue;
-		if (name_is(&name, "suid"))
+		if (jsonb_string_is(&name, "suid"))
 		{
 			if (member.type == jbvNull)
 				continue;
@@ -127,12 +121,12 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 			}
 			has_suid = true;
 		}
-		else if (name_is(&name, "mutations"))
+		else if (jsonb_string_is(&name, "mutations"))
 		{
 			mutations = member;
 			has_mutations = member.type != jbvNull;
 		}
-		else if (!state->safe_lane && name_is(&name, "expectedRowVersion"))
+		else if (!state->safe_lane && jsonb_string_is(&name, "expectedRowVersion"))
 		{
 			if (member.type == jbvNull)
 				continue;
@@ -146,7 +140,7 @@ parse_event(BatchState *state, const JsonbValue *object, Event *event, ErrorCode
 			}
 			event->has_expected = true;
 		}
-		else if (state->safe_lane && name_is(&name, "arrivedAt"))
+		else if (state->safe_lane && jsonb_string_is(&name, "arrivedAt"))
 		{
 			if (!parse_arrived_at(state, &member, event, sink))
 				return false;

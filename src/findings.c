@@ -182,7 +182,7 @@ kind_argument(FunctionCallInfo fcinfo, int argno)
 
 	registry_require(fcinfo, argno, "kind");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	for (int kind = 0; kind < lengthof(kind_names); kind++)
+	for (int kind = 0; kind < (int) lengthof(kind_names); kind++)
 		if (strcmp(name, kind_names[kind]) == 0)
 			return (FindingKind) kind;
 	RAISE(MV_VALUE_INVALID,

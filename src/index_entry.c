@@ -15,6 +15,7 @@
 #include "utils/numeric.h"
 
 #include "index_entry.h"
+#include "jsonb_read.h"
 #include "mutation.h"
 
 static const char *const index_type_names[] = {
@@ -32,9 +33,9 @@ index_entry_type_name(IndexType type)
 bool
 index_entry_type(const char *name, int length, IndexType *type)
 {
-	for (int i = 0; i < lengthof(index_type_names); i++)
+	for (int i = 0; i < (int) lengthof(index_type_names); i++)
 	{
-		if (strlen(index_type_names[i]) == length &&
+		if ((int) strlen(index_type_names[i]) == length &&
 			memcmp(index_type_names[i], name, length) == 0)
 		{
 			*type = (IndexType) i;
@@ -173,8 +174,7 @@ index_entry_derive(Jsonb *value, const DeclaredIndexes *declared, IndexEntry *en
 			case INDEX_TEXT:
 				fits = found.type == jbvString && found.val.string.len <= LIMIT_TEXT_VALUE;
 				if (fits)
-					entry->text_value = cstring_to_text_with_len(found.val.string.val,
-																 found.val.string.len);
+					entry->text_value = jsonb_string_text(&found);
 				break;
 			case INDEX_INTEGER:
 				fits = index_entry_integer(&found, &entry->integer_value);
@@ -191,13 +191,6 @@ index_entry_derive(Jsonb *value, const DeclaredIndexes *declared, IndexEntry *en
 		count++;
 	}
 	return count;
-}
-
-static bool
-name_is(const JsonbValue *name, const char *expected)
-{
-	return name->val.string.len == strlen(expected) &&
-		memcmp(name->val.string.val, expected, name->val.string.len) == 0;
 }
 
 /* "a.b.c" as member names. */
@@ -255,19 +248,19 @@ index_entry_declare(Jsonb *indexes, DeclaredIndexes *result)
 					  errmsg("member \"%s\" of an index declaration is not a string, or empty",
 							 pnstrdup(name.val.string.val, name.val.string.len)),
 					  errdetail("Path $[%d].", i));
-			if (name_is(&name, "id"))
+			if (jsonb_string_is(&name, "id"))
 			{
-				index->index_id = cstring_to_text_with_len(member.val.string.val, member.val.string.len);
+				index->index_id = jsonb_string_text(&member);
 				(void) mutation_check_length("index id", index->index_id, LIMIT_INDEX_ID, NULL);
 			}
-			else if (name_is(&name, "type"))
+			else if (jsonb_string_is(&name, "type"))
 			{
 				if (!index_entry_type(member.val.string.val, member.val.string.len, &index->type))
 					RAISE(MV_VALUE_INVALID, errmsg("type of an index declaration is not text, integer or real"),
 						  errdetail("Path $[%d].type.", i));
 				has_type = true;
 			}
-			else if (name_is(&name, "path"))
+			else if (jsonb_string_is(&name, "path"))
 				split_path(&member, index);
 			else
 				RAISE(MV_VALUE_INVALID,

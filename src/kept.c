@@ -13,6 +13,7 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
+#include "jsonb_read.h"
 #include "kept.h"
 
 static void
@@ -142,7 +143,7 @@ value_text(const JsonbValue *value)
 {
 	if (value->type != jbvString)
 		elog(ERROR, "malformed kept data: string expected");
-	return cstring_to_text_with_len(value->val.string.val, value->val.string.len);
+	return jsonb_string_text(value);
 }
 
 static int64
@@ -290,15 +291,13 @@ static void
 read_operation(JsonbContainer *object, Operation *operation)
 {
 	JsonbValue *value = member(object, "do");
-	int			kind;
+	int			kind = 0;
 
 	memset(operation, 0, sizeof(Operation));
-	for (kind = 0; kind < lengthof(operation_names); kind++)
-		if (value != NULL && value->type == jbvString &&
-			value->val.string.len == strlen(operation_names[kind]) &&
-			memcmp(value->val.string.val, operation_names[kind], value->val.string.len) == 0)
-			break;
-	if (kind == lengthof(operation_names))
+	while (kind < (int) lengthof(operation_names) &&
+		   !(value != NULL && value->type == jbvString && jsonb_string_is(value, operation_names[kind])))
+		kind++;
+	if (kind == (int) lengthof(operation_names))
 		elog(ERROR, "malformed kept data: unknown operation");
 	operation->kind = (OperationKind) kind;
 

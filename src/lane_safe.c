@@ -284,7 +284,7 @@ settle_receipts(SafeStep *step)
 		values[4] = statement_suid_array(suids, NULL, nasked);
 		values[5] = statement_timestamp_array(observed, nasked);
 		settled = statement_execute(STATEMENT_RECEIPT_SETTLE, values, NULL);
-		if (settled != nasked)
+		if (settled != (uint64) nasked)
 			elog(ERROR, "settled " UINT64_FORMAT " receipts instead of %d", settled, nasked);
 		note_contradictions(step, settled);
 	}
@@ -304,9 +304,8 @@ compare_safe_keys(const void *a, const void *b)
 static SafeKey *
 find_key(SafeStep *step, const text *row_key)
 {
-	SafeKey		wanted;
+	SafeKey		wanted = {.row_key = row_key};
 
-	wanted.row_key = row_key;
 	return bsearch(&wanted, step->keys, step->nkeys, sizeof(SafeKey), compare_safe_keys);
 }
 

@@ -96,11 +96,10 @@ compare_touched(const void *a, const void *b)
 static TouchedKey *
 find_key(ApplyCall *call, const text *row_key)
 {
-	TouchedKey	wanted;
+	TouchedKey	wanted = {.row_key = row_key};
 
 	if (call->nkeys == 1)
 		return &call->keys[0];
-	wanted.row_key = row_key;
 	return bsearch(&wanted, call->keys, call->nkeys, sizeof(TouchedKey), compare_touched);
 }
 
@@ -242,7 +241,7 @@ lock_keys(ApplyCall *call)
 	{
 		bool		isnull;
 
-		if (returned < count &&
+		if (returned < (uint64) count &&
 			mutation_compare_text(DatumGetTextPP(statement_value(seen, 1, &isnull)),
 								  call->keys[i].row_key) != 0)
 			continue;

@@ -13,6 +13,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
+#include "jsonb_read.h"
 #include "mutation.h"
 
 /* One operation with its key, before grouping. */
@@ -120,7 +121,7 @@ mutation_errmsg_limit(const char *name, const text *value, int limit)
 bool
 mutation_check_length(const char *name, const text *value, int limit, ErrorCode *sink)
 {
-	if (VARSIZE_ANY_EXHDR(value) <= limit)
+	if ((int) VARSIZE_ANY_EXHDR(value) <= limit)
 		return true;
 	REJECT(sink, MV_LIMIT_EXCEEDED, mutation_errmsg_limit(name, value, limit),
 		   errhint("Shorten it, or use a digest of it."));
@@ -131,7 +132,7 @@ mutation_check_length(const char *name, const text *value, int limit, ErrorCode 
 static bool
 check_length(ParseState *state, const char *name, const text *value, int limit)
 {
-	if (VARSIZE_ANY_EXHDR(value) <= limit)
+	if ((int) VARSIZE_ANY_EXHDR(value) <= limit)
 		return true;
 	FAIL(state, MV_LIMIT_EXCEEDED, mutation_errmsg_limit(name, value, limit),
 		 errhint("Shorten it, or use a digest of it."));
@@ -167,19 +168,6 @@ too_deep(Jsonb *value)
 }
 
 static bool
-name_is(const JsonbValue *name, const char *expected)
-{
-	return name->val.string.len == strlen(expected) &&
-		memcmp(name->val.string.val, expected, name->val.string.len) == 0;
-}
-
-static text *
-string_text(const JsonbValue *string)
-{
-	return cstring_to_text_with_len(string->val.string.val, string->val.string.len);
-}
-
-static bool
 parse_row_key(ParseState *state, const JsonbValue *value, text **result)
 {
 	if (value->type == jbvNull || (value->type == jbvString && value->val.string.len == 0))
@@ -192,7 +180,7 @@ parse_row_key(ParseState *state, const JsonbValue *value, text **result)
 		FAIL(state, MV_PLAN_INVALID, errmsg("row key is not a string"));
 		return false;
 	}
-	*result = string_text(value);
+	*result = jsonb_string_text(value);
 	return check_length(state, "row key", *result, LIMIT_ROW_KEY);
 }
 
@@ -240,7 +228,7 @@ parse_index_id(ParseState *state, const JsonbValue *value, text **result)
 		FAIL(state, MV_PLAN_INVALID, errmsg("index id is not a string, or empty"));
 		return false;
 	}
-	*result = string_text(value);
+	*result = jsonb_string_text(value);
 	return check_length(state, "index id", *result, LIMIT_INDEX_ID);
 }
 
@@ -280,7 +268,7 @@ check_entry(ParseState *state, IndexEntry *entry, const JsonbValue *value)
 		case INDEX_TEXT:
 			if (value->type == jbvString)
 			{
-				entry->text_value = string_text(value);
+				entry->text_value = jsonb_string_text(value);
 				return check_length(state, "text index value", entry->text_value, LIMIT_TEXT_VALUE);
 			}
 			break;
@@ -331,14 +319,14 @@ parse_entry(ParseState *state, const JsonbValue *object, IndexEntry *entry,
 	while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &member, true);
-		if (name_is(&name, "indexId"))
+		if (jsonb_string_is(&name, "indexId"))
 		{
 			state->member = "indexId";
 			if (!parse_index_id(state, &member, &entry->index_id))
 				return false;
 			has_id = true;
 		}
-		else if (name_is(&name, "valueType"))
+		else if (jsonb_string_is(&name, "valueType"))
 		{
 			state->member = "valueType";
 			if (member.type != jbvString ||
@@ -349,12 +337,12 @@ parse_entry(ParseState *state, const JsonbValue *object, IndexEntry *entry,
 			}
 			has_type = true;
 		}
-		else if (name_is(&name, "value"))
+		else if (jsonb_string_is(&name, "value"))
 		{
 			value = member;
 			has_value = true;
 		}
-		else if (name_is(&name, "rowKey"))
+		else if (jsonb_string_is(&name, "rowKey"))
 		{
 			state->member = "rowKey";
 			if (!parse_row_key(state, &member, row_key))
@@ -417,7 +405,7 @@ parse_delete(ParseState *state, const JsonbValue *element)
 		while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 		{
 			(void) JsonbIteratorNext(&iterator, &member, true);
-			if (!name_is(&name, "rowKey"))
+			if (!jsonb_string_is(&name, "rowKey"))
 			{
 				FAIL(state, MV_PLAN_INVALID, errmsg("unknown member \"%s\" of a delete",
 													pnstrdup(name.val.string.val, name.val.string.len)));
@@ -467,25 +455,25 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 	while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &member, true);
-		if (name_is(&name, "rowKey"))
+		if (jsonb_string_is(&name, "rowKey"))
 		{
 			state->member = "rowKey";
 			if (!parse_row_key(state, &member, &row_key))
 				return false;
 		}
-		else if (name_is(&name, "rowVersion"))
+		else if (jsonb_string_is(&name, "rowVersion"))
 		{
 			state->member = "rowVersion";
 			if (!parse_row_version(state, &member, &row_version))
 				return false;
 		}
-		else if (name_is(&name, "sourceSuid"))
+		else if (jsonb_string_is(&name, "sourceSuid"))
 		{
 			state->member = "sourceSuid";
 			if (!parse_source_suid(state, &member))
 				return false;
 		}
-		else if (name_is(&name, patch ? "patch" : "value"))
+		else if (jsonb_string_is(&name, patch ? "patch" : "value"))
 		{
 			state->member = patch ? "patch" : "value";
 			if (patch &&
@@ -502,7 +490,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 				return false;
 			}
 		}
-		else if (patch && name_is(&name, "kind"))
+		else if (patch && jsonb_string_is(&name, "kind"))
 		{
 			state->member = "kind";
 			if (member.type != jbvString ||
@@ -515,7 +503,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 			}
 			has_kind = true;
 		}
-		else if (patch && name_is(&name, "create"))
+		else if (patch && jsonb_string_is(&name, "create"))
 		{
 			state->member = "create";
 			if (member.type != jbvBool)
@@ -525,7 +513,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 			}
 			create = member.val.boolean;
 		}
-		else if (patch && name_is(&name, "indexEntries"))
+		else if (patch && jsonb_string_is(&name, "indexEntries"))
 		{
 			state->member = "indexEntries";
 			if (member.type != jbvBinary || !JsonContainerIsArray(member.val.binary.data))
@@ -650,13 +638,13 @@ parse_index_delete(ParseState *state, const JsonbValue *element)
 	while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &member, true);
-		if (name_is(&name, "rowKey"))
+		if (jsonb_string_is(&name, "rowKey"))
 		{
 			state->member = "rowKey";
 			if (!parse_row_key(state, &member, &row_key))
 				return false;
 		}
-		else if (name_is(&name, "indexId"))
+		else if (jsonb_string_is(&name, "indexId"))
 		{
 			state->member = "indexId";
 			if (member.type != jbvNull && !parse_index_id(state, &member, &index_id))
@@ -849,8 +837,8 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 
 		(void) JsonbIteratorNext(&iterator, &member, true);
 		for (list = 0; list < LIST_COUNT; list++)
-			if (name_is(&name, list_names[list][0]) ||
-				(list_names[list][1] != NULL && name_is(&name, list_names[list][1])))
+			if (jsonb_string_is(&name, list_names[list][0]) ||
+				(list_names[list][1] != NULL && jsonb_string_is(&name, list_names[list][1])))
 				break;
 		if (list == LIST_COUNT)
 		{
@@ -876,7 +864,6 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 
 	for (int list = 0; list < LIST_COUNT; list++)
 	{
-		JsonbIteratorToken token;
 		int			before = state.count;
 
 		if (lists[list] == NULL)
@@ -887,7 +874,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 		state.item = -1;
 		iterator = JsonbIteratorInit(lists[list]);
 		(void) JsonbIteratorNext(&iterator, &member, true);
-		while ((token = JsonbIteratorNext(&iterator, &member, true)) == WJB_ELEM)
+		while (JsonbIteratorNext(&iterator, &member, true) == WJB_ELEM)
 		{
 			bool		good = false;
 

@@ -268,7 +268,7 @@ unsafemv_read_index_entries(PG_FUNCTION_ARGS)
 	page_open(fcinfo, safe, &state, &bound);
 	if (index_id != NULL)
 		check_declared(&state, index_id, NULL);
-	for (int i = 0; i < lengthof(parts); i++)
+	for (int i = 0; i < (int) lengthof(parts); i++)
 	{
 		page_part(&parts[i], kinds[descending ? 1 : 0][i], &state, &bound);
 		parts[i].values[4] = PointerGetDatum(first);

@@ -97,7 +97,7 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 			bool		isnull;
 
 			if (seen < inserted &&
-				(inserted == count ||
+				(inserted == (uint64) count ||
 				 mutation_compare_text(DatumGetTextPP(statement_value(seen, 1, &isnull)),
 									   claims[i]->event_id) == 0))
 			{

@@ -634,7 +634,7 @@ registry_drop_rows(const View *view, int64 generation, int64 *budget)
 
 	registry_instance(values, view, generation);
 	(void) statement_execute(STATEMENT_GENERATION_DROPPING, values, NULL);
-	for (int i = 0; i < lengthof(kinds) && *budget > 0; i++)
+	for (int i = 0; i < (int) lengthof(kinds) && *budget > 0; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		values[3] = Int64GetDatum(*budget);

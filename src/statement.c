@@ -171,7 +171,7 @@ build_plan(StatementKind kind)
 		types[i] = argument_type(text->arguments[i]);
 
 	level = NewGUCNestLevel();
-	for (int i = 0; i < lengthof(pinned_settings); i++)
+	for (int i = 0; i < (int) lengthof(pinned_settings); i++)
 		(void) set_config_option(pinned_settings[i][0], pinned_settings[i][1],
 								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 								 true, 0, false);
