@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "event.h"
 #include "kept.h"
+#include "lane_unsafe.h"
 #include "receipts.h"
 #include "registry.h"
 #include "row_writer.h"
@@ -72,6 +73,8 @@ typedef struct ApplyCall
 	bool		has_safe_head;
 	Suid		safe_head;
 	TimestampTz observed_at;
+
+	const RowsPlan *rows_plan;	/* of the call's only event, or NULL */
 
 	Generation	state;
 	int			nkeys;
@@ -696,10 +699,85 @@ relink_claims(Delivery *deliveries, int count, Claim *claims, int nclaims)
 	}
 }
 
+/* Parse an event's plan, or leave it without mutations. */
+static void
+parse_plan(const ApplyCall *call, Event *event, Jsonb *plan)
+{
+	MutationSource source;
+
+	if (plan == NULL)
+		return;
+	source.service_id = call->view->service_id;
+	source.view_id = call->view->view_id;
+	source.event_id = event->event_id;
+	source.position = -1;
+	(void) mutation_parse(plan, &event->suid, &call->view->declared, &source, &event->plan, NULL);
+}
+
+/*
+ * Lock the keys a plan depends on, and let it be made from the rows visible there.
+ * What was inserted to lock absent keys is deleted again: others wait for this
+ * transaction even so.
+ */
+static void
+plan_from_rows(ApplyCall *call, Event *event)
+{
+	ApplyCall	look = *call;
+	int			count = call->rows_plan->nkeys;
+	KeyOperations nothing = {0};
+	TentativeWrites claimed;
+	JsonbParseState *state = NULL;
+	int			unique = 0;
+
+	look.keys = palloc0(Max(count, 1) * sizeof(TouchedKey));
+	for (int i = 0; i < count; i++)
+	{
+		look.keys[i].row_key = DatumGetTextPP(call->rows_plan->row_keys[i]);
+		look.keys[i].event = event;
+		look.keys[i].operations = &nothing;
+	}
+	qsort(look.keys, count, sizeof(TouchedKey), compare_touched);
+	for (int i = 0; i < count; i++)
+		if (i == 0 || compare_touched(&look.keys[unique - 1], &look.keys[i]) != 0)
+			look.keys[unique++] = look.keys[i];
+	look.nkeys = unique;
+
+	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	if (unique > 0)
+	{
+		lock_keys(&look);
+		read_state(&look);
+	}
+	row_writer_begin(&claimed, unique);
+	for (int i = 0; i < unique; i++)
+	{
+		TouchedKey *key = &look.keys[i];
+		RowImage	image;
+		JsonbValue	member;
+
+		if (key->claimed)
+			row_writer_delete(&claimed, key->row_key);
+		visible_image(&look, key, &image);
+		if (!image.present)
+			continue;
+		member.type = jbvString;
+		member.val.string.val = VARDATA_ANY(unconstify(text *, key->row_key));
+		member.val.string.len = VARSIZE_ANY_EXHDR(key->row_key);
+		(void) pushJsonbValue(&state, WJB_KEY, &member);
+		JsonbToJsonbValue(image.value, &member);
+		(void) pushJsonbValue(&state, WJB_VALUE, &member);
+	}
+	row_writer_end(&claimed, call->view, call->generation);
+	parse_plan(call, event,
+			   call->rows_plan->make(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)),
+								   call->rows_plan->context));
+}
+
 static void
 apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 {
 	Claim	   *claims;
+	Claim	  **pointers;
 	int			nclaims;
 
 	if (!prepare_claims(deliveries, count, &claims, &nclaims))
@@ -713,25 +791,52 @@ apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 		return;
 	call->nmarkers = 0;
 
+	if (call->rows_plan != NULL)
+		claims[0].expected = OUTCOME_APPLIED;	/* the plan is yet to be made */
 	receipts_claim(call->view, call->generation, claims, nclaims, call->observed_at);
 	relink_claims(deliveries, count, claims, nclaims);
+	if (call->rows_plan != NULL && claims[0].state == CLAIM_NEW)
+		plan_from_rows(call, deliveries[0].event);
 	collect_keys(call, deliveries, count);
 	if (call->nkeys > 0)
 		lock_keys(call);
 	read_state(call);
-	{
-		Claim	  **pointers = palloc(nclaims * sizeof(Claim *));
-
-		for (int i = 0; i < nclaims; i++)
-			pointers[i] = &claims[i];
-		receipts_check_settled(call->view, call->generation, &call->state, pointers, nclaims);
-	}
+	pointers = palloc(nclaims * sizeof(Claim *));
+	for (int i = 0; i < nclaims; i++)
+		pointers[i] = &claims[i];
+	receipts_check_settled(call->view, call->generation, &call->state, pointers, nclaims);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		judge(call, &deliveries[i]);
 	}
 	write_changes(call, deliveries, count);
+}
+
+/* ---------- for other rooms ---------- */
+
+void
+lane_unsafe_apply(const View *view, PlannedEvent *planned, int count, const RowsPlan *rows_plan)
+{
+	ApplyCall	call = {0};
+	Event	   *events = palloc0(Max(count, 1) * sizeof(Event));
+	Delivery   *deliveries = palloc0(Max(count, 1) * sizeof(Delivery));
+
+	Assert(rows_plan == NULL || count == 1);
+	call.view = view;
+	call.generation = registry_resolve_generation(view, false, 0);
+	call.rows_plan = rows_plan;
+	call.record_arrival = true;
+	call.observed_at = GetCurrentTimestamp();
+	for (int i = 0; i < count; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		events[i].event_id = planned[i].event_id;
+		events[i].suid = planned[i].suid;
+		parse_plan(&call, &events[i], planned[i].plan);
+		deliveries[i].event = &events[i];
+	}
+	apply_deliveries(&call, deliveries, count);
 }
 
 /* ---------- public functions ---------- */
@@ -794,7 +899,6 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 	ApplyCall	call = {0};
 	Event		event = {0};
 	Delivery	delivery = {0};
-	MutationSource source;
 	Datum		result[2];
 	bool		nulls[2] = {0};
 
@@ -821,12 +925,7 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 	begin_call(&call, service_id, view_id,
 			   !PG_ARGISNULL(5), PG_ARGISNULL(5) ? 0 : PG_GETARG_INT64(5),
 			   !PG_ARGISNULL(6), PG_ARGISNULL(6) ? 0 : PG_GETARG_INT64(6));
-	source.service_id = service_id;
-	source.view_id = view_id;
-	source.event_id = event.event_id;
-	source.position = -1;
-	(void) mutation_parse(PG_GETARG_JSONB_P(4), &event.suid, &call.view->declared, &source,
-						  &event.plan, NULL);
+	parse_plan(&call, &event, PG_GETARG_JSONB_P(4));
 	delivery.event = &event;
 	apply_deliveries(&call, &delivery, 1);
 	statement_end();
