@@ -32,6 +32,9 @@ OBJS = \
 	src/findings.o \
 	src/kick.o \
 	src/wait.o \
+	src/projection.o \
+	src/follow.o \
+	src/rebuild.o \
 	src/monitor.o
 
 # The install script is these parts in this order.
@@ -49,6 +52,8 @@ SQL_PARTS = \
 	sql/findings.sql \
 	sql/kick.sql \
 	sql/wait.sql \
+	sql/projection.sql \
+	sql/follow.sql \
 	sql/page.sql \
 	sql/monitor.sql \
 	sql/access.sql

@@ -8,7 +8,7 @@ REVOKE ALL ON FUNCTION
 	unsafemv.jsonb_apply_patch(text, jsonb, jsonb),
 	unsafemv.views_changed(),
 	unsafemv.create_view(text, text, bigint, bigint, unsafemv.suid, jsonb, text, interval),
-	unsafemv.alter_view(text, text, interval),
+	unsafemv.alter_view(text, text, interval, interval, interval),
 	unsafemv.drop_view(text, text, bigint),
 	unsafemv.read_instance(text, text, bigint),
 	unsafemv.read_active(text, text),

@@ -32,12 +32,14 @@ COMMENT ON FUNCTION unsafemv.create_view(text, text, bigint, bigint, unsafemv.su
 CREATE FUNCTION unsafemv.alter_view(
 	service_id text,
 	view_id text,
-	receipt_retention interval)
+	receipt_retention interval DEFAULT NULL,
+	window_floor interval DEFAULT NULL,
+	window_ceiling interval DEFAULT NULL)
 	RETURNS boolean
 	AS 'MODULE_PATHNAME', 'unsafemv_alter_view' LANGUAGE C
 	SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION unsafemv.alter_view(text, text, interval) IS
-	'Changes a view''s receipt retention; nothing else of a view can change. Returns true. Errors: MV_VIEW_MISSING, MV_VALUE_INVALID. Isolation: any.';
+COMMENT ON FUNCTION unsafemv.alter_view(text, text, interval, interval, interval) IS
+	'Changes a view''s receipt retention or the safe window of its projection; nothing else of a view can change. NULL leaves a value as it is, but at least one must be given. window_floor: least age of an event that follow folds. window_ceiling: with more lag than this follow folds nothing. Returns true. Errors: MV_VIEW_MISSING, MV_PROJECTION_MISSING (a window without an attached projection), MV_VALUE_INVALID (negative, or floor above ceiling). Isolation: any.';
 
 CREATE FUNCTION unsafemv.drop_view(
 	service_id text,

@@ -47,6 +47,7 @@ CREATE TABLE unsafemv.generations (
 	rebuild_required boolean NOT NULL DEFAULT false,
 	created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	candidate_since timestamptz,
+	late_horizon timestamptz,
 	updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	service_id text COLLATE "C" NOT NULL,
 	status text COLLATE "C" NOT NULL CHECK (status IN ('active', 'candidate', 'retired', 'dropping')),
@@ -73,6 +74,7 @@ COMMENT ON COLUMN unsafemv.generations.history_count IS 'Number of events folded
 COMMENT ON COLUMN unsafemv.generations.rebuild_required IS 'An event was passed over: reads stay closed until another generation is promoted. Never goes back to false.';
 COMMENT ON COLUMN unsafemv.generations.created_at IS 'When the generation was created.';
 COMMENT ON COLUMN unsafemv.generations.candidate_since IS 'When it became a candidate (begun or reopened): receipts of the active generation observed since then are not collected.';
+COMMENT ON COLUMN unsafemv.generations.late_horizon IS 'Events that arrived since then may have become visible after the last pass looked: the next one looks at them again, and their receipts are kept. NULL: no pass yet; -infinity: all.';
 COMMENT ON COLUMN unsafemv.generations.updated_at IS 'When the safe lane or an operator last wrote this row.';
 COMMENT ON COLUMN unsafemv.generations.service_id IS 'Tenant.';
 COMMENT ON COLUMN unsafemv.generations.status IS 'active, candidate, retired or dropping.';
@@ -261,6 +263,87 @@ COMMENT ON COLUMN unsafemv.kicks.not_before IS 'next_kick does not offer the vie
 COMMENT ON COLUMN unsafemv.kicks.service_id IS 'Tenant.';
 COMMENT ON COLUMN unsafemv.kicks.lease_owner IS 'Who holds the lease, or held it when it expired; NULL: released.';
 
+CREATE TABLE unsafemv.projections (
+	view_no bigint NOT NULL,
+	attempts bigint NOT NULL DEFAULT 0,
+	last_pass timestamptz,
+	last_deadline timestamptz,
+	window_floor interval NOT NULL DEFAULT '20 s',
+	window_ceiling interval NOT NULL DEFAULT '120 s',
+	service_id text COLLATE "C" NOT NULL,
+	source text COLLATE "C" NOT NULL,
+	plan_function text COLLATE "C" NOT NULL,
+	key_function text COLLATE "C",
+	attached_role text COLLATE "C" NOT NULL,
+	last_stop text COLLATE "C",
+	event_types text[] COLLATE "C",
+	PRIMARY KEY (service_id, view_no)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE unsafemv.projections IS 'How a view is made from events inside the database. Names only, never OIDs: resolved, and checked, whenever used.';
+COMMENT ON COLUMN unsafemv.projections.view_no IS 'The view.';
+COMMENT ON COLUMN unsafemv.projections.attempts IS 'Passes in a row that ended at a failing event.';
+COMMENT ON COLUMN unsafemv.projections.last_pass IS 'When the last pass of follow ended; NULL: never.';
+COMMENT ON COLUMN unsafemv.projections.last_deadline IS 'When the next pass can do more than the last one, as far as that pass could tell.';
+COMMENT ON COLUMN unsafemv.projections.window_floor IS 'Least age of an event that is folded.';
+COMMENT ON COLUMN unsafemv.projections.window_ceiling IS 'Greatest safe window; with more lag than this nothing is folded.';
+COMMENT ON COLUMN unsafemv.projections.service_id IS 'Tenant.';
+COMMENT ON COLUMN unsafemv.projections.source IS 'Qualified and quoted name of the table or view of events.';
+COMMENT ON COLUMN unsafemv.projections.plan_function IS 'Qualified and quoted name of the function from event to mutation plan.';
+COMMENT ON COLUMN unsafemv.projections.key_function IS 'Qualified and quoted name of the function from event to the keys whose rows the plan depends on; NULL: none.';
+COMMENT ON COLUMN unsafemv.projections.attached_role IS 'Name of the role that attached: the source is read and the functions run as this role.';
+COMMENT ON COLUMN unsafemv.projections.last_stop IS 'Why the last pass of follow ended.';
+COMMENT ON COLUMN unsafemv.projections.event_types IS 'Only events of the source with one of these values in column event_type; NULL: all.';
+
+CREATE TABLE unsafemv.lags (
+	lag interval NOT NULL,
+	observed_at timestamptz NOT NULL,
+	service_id text COLLATE "C" NOT NULL PRIMARY KEY
+) WITH (fillfactor = 50);
+COMMENT ON TABLE unsafemv.lags IS 'How late events of a service reach their source, as observe_lag was told.';
+COMMENT ON COLUMN unsafemv.lags.lag IS 'The greatest recent lag when it was observed; it decays by one second per second.';
+COMMENT ON COLUMN unsafemv.lags.observed_at IS 'When it was observed.';
+COMMENT ON COLUMN unsafemv.lags.service_id IS 'Tenant.';
+
+CREATE TABLE unsafemv.rebuilds (
+	view_no bigint NOT NULL,
+	generation bigint,
+	lease_until timestamptz,
+	holder_started timestamptz,
+	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	holder_pid integer,
+	service_id text COLLATE "C" NOT NULL,
+	PRIMARY KEY (service_id, view_no)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE unsafemv.rebuilds IS 'Rebuilds, at most one per view at a time, and the candidates that a later call resumes. Not dumped, because a lease is void after a restore.';
+COMMENT ON COLUMN unsafemv.rebuilds.view_no IS 'The view.';
+COMMENT ON COLUMN unsafemv.rebuilds.generation IS 'The candidate; NULL: not begun yet.';
+COMMENT ON COLUMN unsafemv.rebuilds.lease_until IS 'When the lease expires, renewed per chunk; NULL: nobody rebuilds.';
+COMMENT ON COLUMN unsafemv.rebuilds.holder_started IS 'Start of the session that holds the lease.';
+COMMENT ON COLUMN unsafemv.rebuilds.started_at IS 'When the rebuild of this candidate began.';
+COMMENT ON COLUMN unsafemv.rebuilds.holder_pid IS 'Process of the session that holds the lease; one that is gone holds it no more.';
+COMMENT ON COLUMN unsafemv.rebuilds.service_id IS 'Tenant.';
+
+CREATE TABLE unsafemv.progress_state (
+	view_no bigint NOT NULL,
+	generation bigint NOT NULL,
+	done bigint NOT NULL,
+	total bigint,
+	started_at timestamptz NOT NULL,
+	updated_at timestamptz NOT NULL,
+	service_id text COLLATE "C" NOT NULL,
+	kind text COLLATE "C" NOT NULL CHECK (kind IN ('follow', 'rebuild')),
+	PRIMARY KEY (service_id, view_no, generation, kind)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE unsafemv.progress_state IS 'How far the last pass of follow or rebuild has come, written with every chunk. Not dumped.';
+COMMENT ON COLUMN unsafemv.progress_state.view_no IS 'The view.';
+COMMENT ON COLUMN unsafemv.progress_state.generation IS 'The generation folded into.';
+COMMENT ON COLUMN unsafemv.progress_state.done IS 'Events folded by the pass.';
+COMMENT ON COLUMN unsafemv.progress_state.total IS 'Events there were to fold when the pass began, as far as counted; NULL: not counted.';
+COMMENT ON COLUMN unsafemv.progress_state.started_at IS 'When the pass began.';
+COMMENT ON COLUMN unsafemv.progress_state.updated_at IS 'When its last chunk was folded.';
+COMMENT ON COLUMN unsafemv.progress_state.service_id IS 'Tenant.';
+COMMENT ON COLUMN unsafemv.progress_state.kind IS 'follow or rebuild.';
+
 -- No unique key of columns alone: a published table needs to know its rows.
 ALTER TABLE unsafemv.index_entries REPLICA IDENTITY FULL;
 ALTER TABLE unsafemv.findings REPLICA IDENTITY FULL;
@@ -274,3 +357,5 @@ SELECT pg_catalog.pg_extension_config_dump('unsafemv.index_entries', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.receipts', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.markers', '');
 SELECT pg_catalog.pg_extension_config_dump('unsafemv.findings', '');
+SELECT pg_catalog.pg_extension_config_dump('unsafemv.projections', '');
+SELECT pg_catalog.pg_extension_config_dump('unsafemv.lags', '');

@@ -29,4 +29,13 @@
 	ereport(ERROR, __VA_ARGS__)
 #endif
 
+/* May the role execute the function?  Needs utils/acl.h and catalog/pg_proc.h. */
+#if PG_VERSION_NUM >= 160000
+#define COMPAT_MAY_EXECUTE(function, role) \
+	(object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE) == ACLCHECK_OK)
+#else
+#define COMPAT_MAY_EXECUTE(function, role) \
+	(pg_proc_aclcheck(function, role, ACL_EXECUTE) == ACLCHECK_OK)
+#endif
+
 #endif							/* UNSAFEMV_COMPAT_H */

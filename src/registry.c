@@ -524,13 +524,13 @@ unsafemv_views_changed(PG_FUNCTION_ARGS)
 }
 
 static void
-check_retention(const Interval *retention)
+check_interval(const char *name, const Interval *value)
 {
 	Interval	zero = {0};
 
-	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(unconstify(Interval *, retention)),
+	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(unconstify(Interval *, value)),
 										 IntervalPGetDatum(&zero))))
-		RAISE(MV_VALUE_INVALID, errmsg("receipt_retention is negative"));
+		RAISE(MV_VALUE_INVALID, errmsg("%s is negative", name));
 }
 
 Datum
@@ -568,7 +568,7 @@ unsafemv_create_view(PG_FUNCTION_ARGS)
 						mutation_clip(service_id), mutation_clip(view_id), (long long) generation));
 	if (strcmp(text_to_cstring(base), "composed") != 0 && strcmp(text_to_cstring(base), "unsafe") != 0)
 		RAISE(MV_VALUE_INVALID, errmsg("base is \"%s\", neither composed nor unsafe", mutation_clip(base)));
-	check_retention(retention);
+	check_interval("receipt_retention", retention);
 	index_entry_declare(indexes, &declared);
 
 	statement_begin();
@@ -603,16 +603,40 @@ unsafemv_alter_view(PG_FUNCTION_ARGS)
 {
 	text	   *service_id = registry_service_argument(fcinfo, 0);
 	text	   *view_id = registry_view_argument(fcinfo, 1);
-	Datum		values[3];
+	Datum		values[4];
+	bool		nulls[4] = {0};
+	bool		isnull;
 
-	registry_require(fcinfo, 2, "receipt_retention");
-	check_retention(PG_GETARG_INTERVAL_P(2));
+	if (PG_ARGISNULL(2) && PG_ARGISNULL(3) && PG_ARGISNULL(4))
+		RAISE(MV_VALUE_INVALID, errmsg("nothing to change"),
+			  errhint("Give receipt_retention, window_floor or window_ceiling."));
+	if (!PG_ARGISNULL(2))
+		check_interval("receipt_retention", PG_GETARG_INTERVAL_P(2));
+	if (!PG_ARGISNULL(3))
+		check_interval("window_floor", PG_GETARG_INTERVAL_P(3));
+	if (!PG_ARGISNULL(4))
+		check_interval("window_ceiling", PG_GETARG_INTERVAL_P(4));
 	values[0] = PointerGetDatum(service_id);
 	values[1] = PointerGetDatum(view_id);
 	values[2] = PG_GETARG_DATUM(2);
+	nulls[2] = PG_ARGISNULL(2);
 	statement_begin();
-	if (statement_execute(STATEMENT_VIEW_ALTER, values, NULL) == 0)
+	if (statement_execute(STATEMENT_VIEW_ALTER, values, nulls) == 0)
 		registry_view_missing(service_id, view_id);
+	if (!PG_ARGISNULL(3) || !PG_ARGISNULL(4))
+	{
+		values[1] = statement_value(0, 1, &isnull);
+		values[2] = PG_GETARG_DATUM(3);
+		values[3] = PG_GETARG_DATUM(4);
+		nulls[2] = PG_ARGISNULL(3);
+		nulls[3] = PG_ARGISNULL(4);
+		if (statement_execute(STATEMENT_PROJECTION_WINDOW, values, nulls) == 0)
+			RAISE(MV_PROJECTION_MISSING, errmsg("view has no projection"),
+				  errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
+				  errhint("Attach one with unsafemv.attach_projection."));
+		if (!DatumGetBool(statement_value(0, 1, &isnull)))
+			RAISE(MV_VALUE_INVALID, errmsg("window_floor is greater than window_ceiling"));
+	}
 	statement_end();
 	PG_RETURN_BOOL(true);
 }

@@ -88,9 +88,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"INSERT INTO unsafemv.views "
 		"(service_id, view_id, view_no, active_generation, last_generation, base, indexes, receipt_retention) "
 		"VALUES ($1, $2, $3, $4, $4, $5, $6, $7) ON CONFLICT (service_id, view_id) DO NOTHING RETURNING view_no"},
-	/* $1 service_id, $2 view_id, $3 retention */
+	/* $1 service_id, $2 view_id, $3 retention, NULL: as it is */
 	[STATEMENT_VIEW_ALTER] = {"tti",
-		"UPDATE unsafemv.views SET receipt_retention = $3 WHERE service_id = $1 AND view_id = $2"},
+		"UPDATE unsafemv.views SET receipt_retention = coalesce($3, receipt_retention) "
+		"WHERE service_id = $1 AND view_id = $2 RETURNING view_no"},
 	/* $1 service_id, $2 view_id */
 	[STATEMENT_VIEW_LOCK] = {"tt",
 		"SELECT view_no FROM unsafemv.views WHERE service_id = $1 AND view_id = $2 FOR UPDATE"},
@@ -100,7 +101,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE service_id = $1 AND view_no = $2 AND active_generation IS NOT NULL"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_VIEW_DELETE] = {"tn",
-		"WITH lease AS (DELETE FROM unsafemv.kicks WHERE service_id = $1 AND view_no = $2) "
+		"WITH lease AS (DELETE FROM unsafemv.kicks WHERE service_id = $1 AND view_no = $2), "
+		"projection AS (DELETE FROM unsafemv.projections WHERE service_id = $1 AND view_no = $2), "
+		"rebuild AS (DELETE FROM unsafemv.rebuilds WHERE service_id = $1 AND view_no = $2), "
+		"progress AS (DELETE FROM unsafemv.progress_state WHERE service_id = $1 AND view_no = $2) "
 		"DELETE FROM unsafemv.views WHERE service_id = $1 AND view_no = $2"},
 	/* $4 definition_version, $5 status, $6 last_suid */
 	[STATEMENT_GENERATION_INSERT] = {"tnnnts",
@@ -351,6 +355,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 
 #include "statement_generation.h"
+#include "statement_catchup.h"
 #include "statement_read.h"
 #include "statement_watch.h"
 };
