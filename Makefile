@@ -35,6 +35,8 @@ OBJS = \
 	src/projection.o \
 	src/follow.o \
 	src/rebuild.o \
+	src/deliver.o \
+	src/worker.o \
 	src/monitor.o
 
 # The install script is these parts in this order.
@@ -54,6 +56,8 @@ SQL_PARTS = \
 	sql/wait.sql \
 	sql/projection.sql \
 	sql/follow.sql \
+	sql/deliver.sql \
+	sql/worker.sql \
 	sql/page.sql \
 	sql/monitor.sql \
 	sql/access.sql

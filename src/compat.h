@@ -38,4 +38,25 @@
 	(pg_proc_aclcheck(function, role, ACL_EXECUTE) == ACLCHECK_OK)
 #endif
 
+/* Run a portal to its end at top level; PostgreSQL 18 dropped "run_once". */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_PORTAL_RUN(portal, dest, completion) \
+	PortalRun(portal, FETCH_ALL, true, dest, dest, completion)
+#else
+#define COMPAT_PORTAL_RUN(portal, dest, completion) \
+	PortalRun(portal, FETCH_ALL, true, true, dest, dest, completion)
+#endif
+
+/* The i-th backend's status (utils/backend_status.h), and a process by its virtual transaction. */
+#if PG_VERSION_NUM >= 160000
+#define COMPAT_BACKEND_STATUS(i) (&pgstat_get_local_beentry_by_index(i)->backendStatus)
+#else
+#define COMPAT_BACKEND_STATUS(i) pgstat_fetch_stat_beentry(i)
+#endif
+#if PG_VERSION_NUM >= 170000
+#define COMPAT_VXID_PROCESS(vxid) ProcNumberGetProc((vxid).procNumber)
+#else
+#define COMPAT_VXID_PROCESS(vxid) BackendIdGetProc((vxid).backendId)
+#endif
+
 #endif							/* UNSAFEMV_COMPAT_H */

@@ -5,7 +5,9 @@
  * Guarantees (core 9): a view has at most one unexpired lease; the epoch grows
  * with every grant, so that owner and epoch name one grant for ever.  Whether a
  * view is dirty is not stored but follows from its receipts: what arrives while a
- * lease is held makes the view dirty again by itself.  A lease that expired and
+ * lease is held makes the view dirty again by itself.  A view with a projection is
+ * also due, without being dirty, when its last pass is older than its window: its
+ * events may arrive by the source alone.  A lease that expired and
  * was not released can be granted even if nothing is unsettled, because its
  * holder may have died in the middle.  Only clock_timestamp() decides.
  *
@@ -60,6 +62,7 @@ typedef struct KickState
 	TimestampTz until;
 	bool		held;			/* unexpired */
 	bool		delayed;		/* not_before lies ahead */
+	bool		due;			/* last pass of its projection is too old */
 } KickState;
 
 typedef enum GrantResult
@@ -79,6 +82,7 @@ typedef struct Grant
 
 PG_FUNCTION_INFO_V1(unsafemv_acquire_kick);
 PG_FUNCTION_INFO_V1(unsafemv_next_kick);
+PG_FUNCTION_INFO_V1(unsafemv_worker_kick);
 PG_FUNCTION_INFO_V1(unsafemv_renew_kick);
 PG_FUNCTION_INFO_V1(unsafemv_finish_kick);
 
@@ -162,6 +166,7 @@ read_state(const text *service_id, const text *view_id, KickState *state)
 	state->until = isnull ? 0 : DatumGetTimestampTz(value);
 	state->held = DatumGetBool(statement_value(0, 8, &isnull));
 	state->delayed = DatumGetBool(statement_value(0, 9, &isnull));
+	state->due = DatumGetBool(statement_value(0, 10, &isnull));
 }
 
 /* What a grant would find; GRANT_MADE means that nothing stands against it. */
@@ -172,7 +177,7 @@ judge(const KickState *state, bool scheduled)
 
 	if (!state->found || !state->has_active || (scheduled && state->delayed))
 		return GRANT_IDLE;
-	if (!state->dirty && !abandoned)
+	if (!state->dirty && !state->due && !abandoned)
 		return GRANT_IDLE;
 	return state->held ? GRANT_HELD : GRANT_MADE;
 }
@@ -218,7 +223,7 @@ grant_locked(const text *service_id, const text *view_id, text *owner, Datum lea
 		}
 		if (DatumGetBool(statement_value(0, 1, &isnull)))
 			return GRANT_HELD;	/* renewed meanwhile */
-		if (!state->dirty && !DatumGetBool(statement_value(0, 2, &isnull)))
+		if (!state->dirty && !state->due && !DatumGetBool(statement_value(0, 2, &isnull)))
 			return GRANT_IDLE;	/* released meanwhile */
 	}
 	values[2] = PointerGetDatum(owner);
@@ -388,13 +393,14 @@ grant_first(FunctionCallInfo fcinfo, StatementKind kind, Datum *values, const bo
 	return false;
 }
 
-Datum
-unsafemv_next_kick(PG_FUNCTION_ARGS)
+/* "projected": only views with a projection. */
+static Datum
+next_kick(FunctionCallInfo fcinfo, bool projected)
 {
 	text	   *owner = owner_argument(fcinfo, 0);
 	Datum		lease = lease_argument(fcinfo, 1);
-	Datum		values[3];
-	bool		nulls[3] = {0};
+	Datum		values[4];
+	bool		nulls[4] = {0};
 	uint64		found;
 	bool		granted;
 
@@ -402,6 +408,7 @@ unsafemv_next_kick(PG_FUNCTION_ARGS)
 	statement_begin();
 	service_ranges(fcinfo, 2, values);
 	values[2] = Int64GetDatum(FIRST_CANDIDATES);
+	values[3] = BoolGetDatum(projected);
 	granted = grant_first(fcinfo, STATEMENT_KICK_CANDIDATES, values, nulls, owner, lease, &found);
 	if (!granted && found == FIRST_CANDIDATES)
 	{
@@ -410,9 +417,24 @@ unsafemv_next_kick(PG_FUNCTION_ARGS)
 		granted = grant_first(fcinfo, STATEMENT_KICK_CANDIDATES, values, nulls, owner, lease, &found);
 	}
 	if (!granted)
+	{
+		values[2] = BoolGetDatum(projected);
 		(void) grant_first(fcinfo, STATEMENT_KICK_ABANDONED, values, NULL, owner, lease, &found);
+	}
 	statement_end();
 	return (Datum) 0;
+}
+
+Datum
+unsafemv_next_kick(PG_FUNCTION_ARGS)
+{
+	return next_kick(fcinfo, false);
+}
+
+Datum
+unsafemv_worker_kick(PG_FUNCTION_ARGS)
+{
+	return next_kick(fcinfo, true);
 }
 
 /* ---------- holding ---------- */

@@ -163,6 +163,15 @@ typedef enum StatementKind
 	STATEMENT_COLLECT_RECEIPTS,
 	STATEMENT_FLOOR_WRITE,
 
+	/* the trigger and the worker */
+	STATEMENT_DELIVER_VIEWS,
+	STATEMENT_WORKER_KICK,
+	STATEMENT_WORKER_PASS,
+	STATEMENT_WORKER_RENEW,
+	STATEMENT_WORKER_FINISH,
+	STATEMENT_WORKER_CONNECTED,
+	STATEMENT_WORKER_STOP,
+
 	STATEMENT_COUNT
 } StatementKind;
 
@@ -201,6 +210,22 @@ extern uint64 statement_read_into(StatementKind kind, Datum *values, const bool 
 
 /* Run a command that is no plan: DDL, its names quoted, its types looked up. */
 extern void statement_utility(const char *command);
+
+/*
+ * Run a query that is made of names a user attached, quoted and looked up: planned
+ * for these very values, with the planner's choice pinned to indexes as in all
+ * statements, and seeing everything committed before it begins.  "arguments" as in
+ * StatementText.
+ */
+extern uint64 statement_query(const char *sql, const char *arguments, Datum *values, const bool *nulls);
+
+/* The same as a cursor: fetch (into SPI_tuptable, until statement_free), close. */
+extern Portal statement_cursor_open(const char *sql, const char *arguments, Datum *values,
+									const bool *nulls);
+extern uint64 statement_cursor_fetch(Portal cursor, long count);
+
+/* Give the last result back before statement_end. */
+extern void statement_free(void);
 
 /* Column (from 1) of a row (from 0) of the last result. */
 extern Datum statement_value(uint64 row, int column, bool *isnull);

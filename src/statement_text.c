@@ -117,8 +117,8 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	[STATEMENT_GENERATION_LOCK] = {"tnn",
 		"SELECT g.last_suid, g.receipt_floor, g.settled_max_suid, g.status, g.definition_version, "
 		"g.row_count, g.history_count, g.history_digest, g.rebuild_required, "
-		"(SELECT v.receipt_retention FROM unsafemv.views v WHERE v.service_id = g.service_id AND v.view_no = g.view_no) "
-		"FROM unsafemv.generations g "
+		"(SELECT v.receipt_retention FROM unsafemv.views v WHERE v.service_id = g.service_id AND v.view_no = g.view_no), "
+		"g.late_horizon FROM unsafemv.generations g "
 		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3 FOR NO KEY UPDATE OF g"},
 	[STATEMENT_INSTANCE_READ] = {"tnn",
 		"SELECT g.generation, g.status, g.definition_version, g.last_suid::text, g.receipt_floor::text, g.row_count, "
@@ -358,4 +358,5 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 #include "statement_catchup.h"
 #include "statement_read.h"
 #include "statement_watch.h"
+#include "statement_worker.h"
 };

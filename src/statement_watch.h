@@ -5,7 +5,7 @@
  *
  * Guarantees: a view is dirty by one probe of the index of unsettled receipts;
  * next_kick walks that index from view to view, so its cost follows the dirty
- * views, not the views.
+ * views and the attached projections, not the views.
  *
  * $1, $2, $3 are service_id, view_no and generation unless a comment says so.
  *
@@ -63,12 +63,19 @@
 #define KICK_HELD "(k.lease_until > clock_timestamp()) IS TRUE"
 #define KICK_DELAYED "(k.not_before > clock_timestamp()) IS TRUE"
 
+/* Is the last pass of projection p older than its view's window? */
+#define KICK_DUE \
+	"(p.last_pass + greatest(p.window_floor, least(p.window_ceiling, " \
+	"(SELECT l.lag - (clock_timestamp() - l.observed_at) FROM unsafemv.lags l WHERE l.service_id = p.service_id))) " \
+	"> clock_timestamp()) IS NOT TRUE"
+
 /* A view, its lease, and its greatest unsettled SUID that counts: service, view. */
 [STATEMENT_KICK_STATE] = {
 	"tt",
 	"SELECT v.view_no, v.active_generation IS NOT NULL, u.suid, k.view_no IS NOT NULL, "
-	"k.lease_owner, k.lease_epoch, k.lease_until, " KICK_HELD ", " KICK_DELAYED
-	" FROM unsafemv.views v LEFT JOIN LATERAL (SELECT a.rebuild_required, a.last_suid FROM unsafemv.generations a "
+	"k.lease_owner, k.lease_epoch, k.lease_until, " KICK_HELD ", " KICK_DELAYED ", "
+	"(SELECT " KICK_DUE " FROM unsafemv.projections p "
+	"WHERE p.service_id = v.service_id AND p.view_no = v.view_no) IS TRUE FROM unsafemv.views v LEFT JOIN LATERAL (SELECT a.rebuild_required, a.last_suid FROM unsafemv.generations a "
 	"WHERE a.service_id = v.service_id AND a.view_no = v.view_no AND a.generation = v.active_generation OFFSET 0) g ON true "
 	"LEFT JOIN LATERAL (SELECT r.suid FROM unsafemv.receipts r WHERE r.service_id = v.service_id "
 	"AND r.view_no = v.view_no AND r.generation = v.active_generation AND NOT r.settled "
@@ -110,15 +117,26 @@
 	"WHERE k.service_id = $1 AND k.view_no = $2 AND k.lease_owner = $3 AND k.lease_epoch = $4"
 },
 
+/* Of all views, or ($n) of those with a projection only. */
+#define KICK_PROJECTED(flag, from) \
+	"(" flag " IS NOT TRUE OR EXISTS (SELECT FROM unsafemv.projections p " \
+	"WHERE p.service_id = " from ".service_id AND p.view_no = " from ".view_no)) "
+
+/* Leased, or waiting for its time. */
+#define KICK_TAKEN(from) \
+	"(SELECT " KICK_HELD " OR " KICK_DELAYED " FROM unsafemv.kicks k " \
+	"WHERE k.service_id = " from ".service_id AND k.view_no = " from ".view_no) IS TRUE "
+
 #define KICK_VIEW(from) \
 	"LATERAL (SELECT w.view_id, w.active_generation FROM unsafemv.views w " \
 	"WHERE w.service_id = " from ".service_id AND w.view_no = " from ".view_no OFFSET 0) v"
 
 /*
- * Dirty, free views of the services from $1 to $2 (ranges): the first of every
- * service, the one served longest ago first, then every service's second, and so
- * on; at most $3.  The recursion steps over the index of unsettled receipts from
- * one generation to the next.
+ * Free views that are dirty or due, of the services from $1 to $2 (ranges): the
+ * first of every service, the one served longest ago first, then every service's
+ * second, and so on; at most $3; $4 only those with a projection.  The recursion
+ * steps over the index of unsettled receipts from one generation to the next.  The
+ * work of a due view is as old as its last pass.
  */
 #define KICK_STEP(from, condition) \
 	from ", LATERAL (SELECT r.service_id, r.view_no, r.generation, r.suid FROM unsafemv.receipts r " \
@@ -126,7 +144,7 @@
 	"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT 1) n"
 
 [STATEMENT_KICK_CANDIDATES] = {
-	"TTn",
+	"TTnb",
 	"WITH RECURSIVE step AS ("
 	"SELECT f.upto, n.service_id, n.view_no, n.generation, n.suid FROM "
 	KICK_STEP("(SELECT a.since COLLATE \"C\" AS since, a.upto COLLATE \"C\" AS upto "
@@ -142,23 +160,28 @@
 	"AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above(g.last_suid) ORDER BY r.suid LIMIT 1) "
 	"ELSE s.suid END AS suid OFFSET 0) o "
 	"WHERE v.active_generation = s.generation AND o.suid IS NOT NULL "
-	"AND (SELECT " KICK_HELD " OR " KICK_DELAYED " FROM unsafemv.kicks k "
-	"WHERE k.service_id = s.service_id AND k.view_no = s.view_no) IS NOT TRUE), "
+	"AND NOT " KICK_TAKEN("s") "AND " KICK_PROJECTED("$4", "s") "), "
+	"due AS (SELECT p.service_id, v.view_id, unsafemv.suid_from_timestamp(p.last_pass) AS suid "
+	"FROM unnest($1, $2) AS f(since, upto), LATERAL (SELECT o.* FROM unsafemv.projections o "
+	"WHERE o.service_id >= f.since AND o.service_id <= f.upto OFFSET 0) p, " KICK_VIEW("p") " "
+	"WHERE v.active_generation IS NOT NULL AND " KICK_DUE " AND NOT " KICK_TAKEN("p") "), "
 	"ranked AS (SELECT d.service_id, d.view_id, "
-	"row_number() OVER (PARTITION BY d.service_id ORDER BY d.suid, d.view_id) AS rank FROM dirty d) "
+	"row_number() OVER (PARTITION BY d.service_id ORDER BY d.suid NULLS FIRST, d.view_id) AS rank "
+	"FROM (SELECT e.service_id, e.view_id, unsafemv.min(e.suid) AS suid "
+	"FROM (SELECT * FROM dirty UNION ALL SELECT * FROM due) e GROUP BY e.service_id, e.view_id) d) "
 	"SELECT x.service_id, x.view_id FROM (SELECT r.service_id, r.view_id, r.rank, "
 	"max(CASE WHEN r.rank = 1 THEN (SELECT max(k.granted_at) FROM unsafemv.kicks k "
 	"WHERE k.service_id = r.service_id) END) OVER (PARTITION BY r.service_id) AS served FROM ranked r) x "
 	"ORDER BY x.rank, x.served NULLS FIRST, x.service_id LIMIT $3"
 },
-/* Views whose lease expired and was not released, of the services from $1 to $2 */
+/* Views whose lease expired and was not released, of the services from $1 to $2; $3 as $4 above */
 [STATEMENT_KICK_ABANDONED] = {
-	"TT",
+	"TTb",
 	"SELECT k.service_id, v.view_id FROM unnest($1, $2) AS f(since, upto), "
 	"LATERAL (SELECT o.service_id, o.view_no, o.lease_until FROM unsafemv.kicks o "
 	"WHERE o.service_id >= f.since AND o.service_id <= f.upto "
 	"AND o.lease_owner IS NOT NULL AND o.lease_until <= clock_timestamp() OFFSET 0) k, " KICK_VIEW("k")
-	" WHERE v.active_generation IS NOT NULL ORDER BY k.lease_until, k.service_id, v.view_id"
+	" WHERE v.active_generation IS NOT NULL AND " KICK_PROJECTED("$3", "k") "ORDER BY k.lease_until, k.service_id, v.view_id"
 },
 
 /* The receipts of SUID $5 with this condition, but of other events than $4 */

@@ -57,4 +57,7 @@ extern void suid_above(const Suid *head, Suid *result);
 /* The greatest value of all, above every SUID; never a stored SUID. */
 extern void suid_infinity(Suid *result);
 
+/* The SQL function, for a direct call. */
+extern Datum unsafemv_suid_from_position(PG_FUNCTION_ARGS);
+
 #endif							/* UNSAFEMV_SUID_H */

@@ -12,6 +12,7 @@
 #include "compat.h"
 #include "registry.h"
 #include "statement.h"
+#include "worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -27,6 +28,7 @@ _PG_init(void)
 							2000, 1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	worker_init();
 	MarkGUCPrefixReserved("unsafemv");
 	statement_init();
 	registry_init();
