@@ -117,6 +117,7 @@ typedef struct Share
 	const DeliverTrigger *trigger;
 	const text *service_id;
 	const text *view_id;
+	MemoryContext memory;		/* that lives as long as this */
 	bool		attached;
 	Projection	projection;
 	int			count;
@@ -387,24 +388,32 @@ typedef struct KeyedEvent
 	InsertedEvent *event;
 } KeyedEvent;
 
-static Jsonb *
-plan_keyed(Jsonb *rows, void *context)
+/* The plan of an event, from the present rows of its keys if it depends on them. */
+static void
+make_plan(Projection *projection, const InsertedEvent *event, Jsonb *rows, MutationPlan *result)
+{
+	projection_parse(projection, event->event_id, &event->suid,
+					 projection_plan(projection, event->event_id, event->event, rows), result);
+}
+
+static void
+make_keyed_plan(Jsonb *rows, MutationPlan *result, void *context)
 {
 	KeyedEvent *keyed = context;
 
-	return projection_plan(keyed->projection, keyed->event->event_id, keyed->event->event, rows);
+	make_plan(keyed->projection, keyed->event, rows, result);
 }
 
 static void
 apply_keyed(Share *share, InsertedEvent *event)
 {
 	KeyedEvent	keyed = {&share->projection, event};
-	PlannedEvent planned = {event->event_id, event->suid, NULL};
+	PlannedEvent planned = {event->event_id, event->suid};
 	RowsPlan	rows_plan = {0};
 
 	projection_keys(&share->projection, event->event_id, event->event,
 					&rows_plan.nkeys, &rows_plan.row_keys);
-	rows_plan.make = plan_keyed;
+	rows_plan.make = make_keyed_plan;
 	rows_plan.context = &keyed;
 	lane_unsafe_apply(share->projection.view, &planned, 1, &rows_plan);
 }
@@ -435,10 +444,12 @@ static void
 prepare(Share *share, int first, int count)
 {
 	const DeliverTrigger *trigger = share->trigger;
+	MemoryContext caller = MemoryContextSwitchTo(share->memory);
 	int			wanted = 0;
 
 	share->attached = projection_read(registry_locked_view(share->service_id, share->view_id),
 									  &share->projection);
+	MemoryContextSwitchTo(caller);
 	if (!share->attached || !share->projection.has_types)
 		return;
 	if (trigger->columns[COLUMN_TYPE].number == 0)
@@ -479,7 +490,7 @@ apply_events(Share *share, int first, int count)
 		share->event_id = event->event_id;
 		planned[i].event_id = event->event_id;
 		planned[i].suid = event->suid;
-		planned[i].plan = projection_plan(&share->projection, event->event_id, event->event, NULL);
+		make_plan(&share->projection, event, NULL, &planned[i].plan);
 	}
 	share->event_id = count == 1 ? share->events[first]->event_id : NULL;
 	lane_unsafe_apply(share->projection.view, planned, count, NULL);
@@ -615,6 +626,7 @@ deliver_to_view(const DeliverTrigger *trigger, const text *service_id, const tex
 	context.previous = error_context_stack;
 	error_context_stack = &context;
 	statement_begin();
+	share.memory = CurrentMemoryContext;
 	share.count = count;
 	share.events = palloc(Max(count, 1) * sizeof(InsertedEvent *));
 	for (int i = 0; i < count; i++)

@@ -699,21 +699,6 @@ relink_claims(Delivery *deliveries, int count, Claim *claims, int nclaims)
 	}
 }
 
-/* Parse an event's plan, or leave it without mutations. */
-static void
-parse_plan(const ApplyCall *call, Event *event, Jsonb *plan)
-{
-	MutationSource source;
-
-	if (plan == NULL)
-		return;
-	source.service_id = call->view->service_id;
-	source.view_id = call->view->view_id;
-	source.event_id = event->event_id;
-	source.position = -1;
-	(void) mutation_parse(plan, &event->suid, &call->view->declared, &source, &event->plan, NULL);
-}
-
 /*
  * Lock the keys a plan depends on, and let it be made from the rows visible there.
  * What was inserted to lock absent keys is deleted again: others wait for this
@@ -768,9 +753,8 @@ plan_from_rows(ApplyCall *call, Event *event)
 		(void) pushJsonbValue(&state, WJB_VALUE, &member);
 	}
 	row_writer_end(&claimed, call->view, call->generation);
-	parse_plan(call, event,
-			   call->rows_plan->make(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)),
-								   call->rows_plan->context));
+	call->rows_plan->make(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)),
+						  &event->plan, call->rows_plan->context);
 }
 
 static void
@@ -833,7 +817,7 @@ lane_unsafe_apply(const View *view, PlannedEvent *planned, int count, const Rows
 		CHECK_FOR_INTERRUPTS();
 		events[i].event_id = planned[i].event_id;
 		events[i].suid = planned[i].suid;
-		parse_plan(&call, &events[i], planned[i].plan);
+		events[i].plan = planned[i].plan;
 		deliveries[i].event = &events[i];
 	}
 	apply_deliveries(&call, deliveries, count);
@@ -899,6 +883,7 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 	ApplyCall	call = {0};
 	Event		event = {0};
 	Delivery	delivery = {0};
+	MutationSource source;
 	Datum		result[2];
 	bool		nulls[2] = {0};
 
@@ -925,7 +910,12 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 	begin_call(&call, service_id, view_id,
 			   !PG_ARGISNULL(5), PG_ARGISNULL(5) ? 0 : PG_GETARG_INT64(5),
 			   !PG_ARGISNULL(6), PG_ARGISNULL(6) ? 0 : PG_GETARG_INT64(6));
-	parse_plan(&call, &event, PG_GETARG_JSONB_P(4));
+	source.service_id = service_id;
+	source.view_id = view_id;
+	source.event_id = event.event_id;
+	source.position = -1;
+	(void) mutation_parse(PG_GETARG_JSONB_P(4), &event.suid, &call.view->declared, &source,
+						  &event.plan, NULL);
 	delivery.event = &event;
 	apply_deliveries(&call, &delivery, 1);
 	statement_end();

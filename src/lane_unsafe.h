@@ -7,12 +7,12 @@
 
 #include "registry.h"
 
-/* An event with its plan; without one (NULL) it mutates nothing. */
+/* An event with its plan, made for the view. */
 typedef struct PlannedEvent
 {
 	text	   *event_id;
 	Suid		suid;
-	Jsonb	   *plan;
+	MutationPlan plan;
 } PlannedEvent;
 
 /*
@@ -23,7 +23,7 @@ typedef struct RowsPlan
 {
 	int			nkeys;
 	Datum	   *row_keys;		/* text, in any order */
-	Jsonb	   *(*make) (Jsonb *rows, void *context);
+	void		(*make) (Jsonb *rows, MutationPlan *result, void *context);
 	void	   *context;
 } RowsPlan;
 
