@@ -33,6 +33,10 @@ OBJS = \
 	src/kick.o \
 	src/wait.o \
 	src/projection.o \
+	src/horizon.o \
+	src/source.o \
+	src/catchup.o \
+	src/replay.o \
 	src/follow.o \
 	src/rebuild.o \
 	src/deliver.o \
@@ -78,7 +82,8 @@ REGRESS = \
 	batch \
 	page \
 	plans \
-	errors
+	errors \
+	deliver
 ISOLATION = \
 	active_generation \
 	apply_many_keys \

@@ -19,7 +19,7 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
-#include "registry.h"
+#include "collect.h"
 #include "row_writer.h"
 #include "statement.h"
 
@@ -83,8 +83,8 @@ unsafemv_garbage_collect(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(collected);
 }
 
-/* Settled receipts at or below the head that are older than the retention. */
-static void
+/* Settled receipts at or below the head that nothing needs any more; their number. */
+static int64
 collect_receipts(const View *view, int64 generation, const Suid *head, int64 budget)
 {
 	Datum		values[5];
@@ -105,15 +105,16 @@ collect_receipts(const View *view, int64 generation, const Suid *head, int64 bud
 			break;
 	}
 	if (old == 0)
-		return;
+		return 0;
 	(void) statement_suid(old - 1, 1, &last);
 	values[3] = SuidPGetDatum(&last);
 	(void) statement_execute(STATEMENT_COLLECT_RECEIPTS, values, NULL);
 	(void) statement_execute(STATEMENT_FLOOR_WRITE, values, NULL);
+	return old;
 }
 
-/* Rows above the head whose fold is out of date, because a step had to skip them. */
-static void
+/* Rows above the head whose fold is out of date, because a step had to skip them; their number. */
+static int64
 refold_stale(const View *view, int64 generation, const Suid *head, int64 budget)
 {
 	Datum		values[5];
@@ -132,6 +133,51 @@ refold_stale(const View *view, int64 generation, const Suid *head, int64 budget)
 		keys[i] = PointerGetDatum(DatumGetTextPCopy(statement_value(i, 1, &isnull)));
 	}
 	row_writer_refold(view, generation, head, keys, count);
+	return count;
+}
+
+int64
+collect_generation(const View *view, int64 generation, int64 definition_version,
+				   const Suid *safe_head, int64 budget, bool *more)
+{
+	Generation	state;
+	Suid		head;
+	Datum		values[5];
+	int64		collected;
+	int64		markers;
+	bool		closed = true;
+
+	*more = false;
+	if (!registry_lock_generation(view, generation, &state))
+		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),
+			  registry_errdetail_generation(view, generation));
+	registry_instance(values, view, generation);
+	if (statement_execute(STATEMENT_GENERATION_GATE, values, NULL) > 0)
+	{
+		bool		isnull;
+
+		closed = DatumGetBool(statement_value(0, 1, &isnull)) && !isnull;
+	}
+	if (safe_head == NULL || !state.has_head || closed ||
+		strcmp(state.status, "active") != 0 ||
+		state.definition_version != definition_version)
+		return 0;
+
+	/* Nothing above the stored head, whatever the caller thinks. */
+	head = *safe_head;
+	if (suid_compare(&head, &state.head) > 0)
+		head = state.head;
+	values[3] = SuidPGetDatum(&head);
+	values[4] = Int64GetDatum(budget);
+	collected = statement_execute(STATEMENT_COLLECT_ROWS, values, NULL);
+	CHECK_FOR_INTERRUPTS();
+	markers = statement_execute(STATEMENT_COLLECT_MARKERS, values, NULL);
+	*more = collected == budget || markers == budget;
+	if (view->base_composed)
+		*more |= refold_stale(view, generation, &state.head, budget) == budget;
+	CHECK_FOR_INTERRUPTS();
+	*more |= collect_receipts(view, generation, &head, budget) == budget;
+	return collected;
 }
 
 Datum
@@ -142,11 +188,8 @@ unsafemv_collect_eligible(PG_FUNCTION_ARGS)
 	int64		generation;
 	int64		budget = PG_ARGISNULL(5) ? COLLECT_ALL : PG_GETARG_INT64(5);
 	View	   *view;
-	Generation	state;
-	Suid		head;
-	Datum		values[5];
 	int64		collected;
-	bool		closed;
+	bool		more;
 
 	registry_require(fcinfo, 2, "generation");
 	registry_require(fcinfo, 3, "definition_version");
@@ -157,38 +200,8 @@ unsafemv_collect_eligible(PG_FUNCTION_ARGS)
 	statement_begin();
 	view = registry_current_view(service_id, view_id);
 	(void) registry_resolve_generation(view, true, generation);
-	if (!registry_lock_generation(view, generation, &state))
-		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),
-			  registry_errdetail_generation(view, generation));
-	registry_instance(values, view, generation);
-	closed = true;
-	if (statement_execute(STATEMENT_GENERATION_GATE, values, NULL) > 0)
-	{
-		bool		isnull;
-
-		closed = DatumGetBool(statement_value(0, 1, &isnull)) && !isnull;
-	}
-	if (PG_ARGISNULL(4) || !state.has_head || closed ||
-		strcmp(state.status, "active") != 0 ||
-		state.definition_version != PG_GETARG_INT64(3))
-	{
-		statement_end();
-		PG_RETURN_INT64(0);
-	}
-
-	/* Nothing above the stored head, whatever the caller thinks. */
-	head = *PG_GETARG_SUID_P(4);
-	if (suid_compare(&head, &state.head) > 0)
-		head = state.head;
-	values[3] = SuidPGetDatum(&head);
-	values[4] = Int64GetDatum(budget);
-	collected = statement_execute(STATEMENT_COLLECT_ROWS, values, NULL);
-	CHECK_FOR_INTERRUPTS();
-	(void) statement_execute(STATEMENT_COLLECT_MARKERS, values, NULL);
-	if (view->base_composed)
-		refold_stale(view, generation, &state.head, budget);
-	CHECK_FOR_INTERRUPTS();
-	collect_receipts(view, generation, &head, budget);
+	collected = collect_generation(view, generation, PG_GETARG_INT64(3),
+								   PG_ARGISNULL(4) ? NULL : PG_GETARG_SUID_P(4), budget, &more);
 	statement_end();
 	PG_RETURN_INT64(collected);
 }

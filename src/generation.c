@@ -25,8 +25,10 @@
 
 #include "compat.h"
 #include "findings.h"
+#include "generation.h"
 #include "receipts.h"
 #include "registry.h"
+#include "replay.h"
 #include "row_writer.h"
 #include "statement.h"
 
@@ -64,32 +66,21 @@ instance_missing(const View *view, int64 generation)
 		  registry_errdetail_generation(view, generation));
 }
 
-Datum
-unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
+int64
+generation_begin(const View *view, int64 definition_version, bool has_generation,
+				 int64 generation, const Suid *last_suid)
 {
-	text	   *service_id = registry_service_argument(fcinfo, 0);
-	text	   *view_id = registry_view_argument(fcinfo, 1);
-	bool		has_generation = !PG_ARGISNULL(3);
-	int64		generation = has_generation ? PG_GETARG_INT64(3) : 0;
-	int64		definition_version;
-	View	   *view;
 	Datum		values[6];
 	bool		nulls[6] = {0};
 	bool		isnull;
 
-	registry_require(fcinfo, 2, "definition_version");
-	definition_version = PG_GETARG_INT64(2);
 	if (definition_version < 1)
 		RAISE(MV_VALUE_INVALID, errmsg("definition_version is less than 1"));
-
-	statement_begin();
-	registry_lock_shared(service_id, view_id);
-	view = registry_current_view(service_id, view_id);
 	(void) registry_resolve_generation(view, false, 0);
 	if (has_generation)
 		(void) registry_resolve_generation(view, true, generation);
-	values[0] = PointerGetDatum(service_id);
-	values[1] = PointerGetDatum(view_id);
+	values[0] = PointerGetDatum(view->service_id);
+	values[1] = PointerGetDatum(view->view_id);
 	values[2] = Int64GetDatum(generation);
 	nulls[2] = !has_generation;
 	if (statement_execute(STATEMENT_GENERATION_ALLOCATE, values, nulls) == 0)
@@ -109,9 +100,27 @@ unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(definition_version);
 	values[4] = CStringGetTextDatum("candidate");
 	nulls[2] = false;
-	nulls[5] = PG_ARGISNULL(4);
-	values[5] = PG_GETARG_DATUM(4);
+	nulls[5] = last_suid == NULL;
+	values[5] = SuidPGetDatum(last_suid);
 	(void) statement_execute(STATEMENT_GENERATION_INSERT, values, nulls);
+	return generation;
+}
+
+Datum
+unsafemv_begin_rebuild(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	int64		generation;
+
+	registry_require(fcinfo, 2, "definition_version");
+	if (PG_GETARG_INT64(2) < 1)
+		RAISE(MV_VALUE_INVALID, errmsg("definition_version is less than 1"));
+	statement_begin();
+	registry_lock_shared(service_id, view_id);
+	generation = generation_begin(registry_current_view(service_id, view_id), PG_GETARG_INT64(2),
+								  !PG_ARGISNULL(3), PG_ARGISNULL(3) ? 0 : PG_GETARG_INT64(3),
+								  PG_ARGISNULL(4) ? NULL : PG_GETARG_SUID_P(4));
 	statement_end();
 	PG_RETURN_INT64(generation);
 }
@@ -152,30 +161,16 @@ read_quarantine(const View *view, int64 generation, text **event_id, Suid *suid)
 	RAISE(MV_REBUILD_NOT_VERIFIED, __VA_ARGS__, registry_errdetail_generation(view, generation), \
 		  errhint("Fold the whole source into the candidate and prove it again."))
 
-Datum
-unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
+void
+generation_prove(const View *view, int64 generation, int64 count, const Suid *maximum,
+				 const bytea *digest)
 {
-	text	   *service_id = registry_service_argument(fcinfo, 0);
-	text	   *view_id = registry_view_argument(fcinfo, 1);
-	int64		generation;
-	int64		count;
-	bool		has_maximum = !PG_ARGISNULL(4);
-	bytea	   *digest = PG_ARGISNULL(5) ? NULL : PG_GETARG_BYTEA_PP(5);
-	View	   *view;
 	Generation	state;
 	Datum		values[6];
 	bool		nulls[6] = {0};
 	text	   *event_id;
 	Suid		suid;
 
-	registry_require(fcinfo, 2, "generation");
-	registry_require(fcinfo, 3, "source_event_count");
-	generation = PG_GETARG_INT64(2);
-	count = PG_GETARG_INT64(3);
-
-	statement_begin();
-	view = registry_current_view(service_id, view_id);
-	(void) registry_resolve_generation(view, true, generation);
 	if (!registry_lock_generation(view, generation, &state))
 		instance_missing(view, generation);
 	if (strcmp(state.status, "candidate") != 0)
@@ -184,12 +179,11 @@ unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
 		NOT_VERIFIED(view, generation,
 					 errmsg("source has %lld events, the candidate folded %lld",
 							(long long) count, (long long) state.history_count));
-	if (has_maximum != state.has_head ||
-		(has_maximum && suid_compare(PG_GETARG_SUID_P(4), &state.head) != 0))
+	if ((maximum != NULL) != state.has_head ||
+		(maximum != NULL && suid_compare(maximum, &state.head) != 0))
 		NOT_VERIFIED(view, generation,
 					 errmsg("source ends at %s, the candidate's head is %s",
-							suid_cstring(has_maximum ? PG_GETARG_SUID_P(4) : NULL),
-							suid_cstring(state.has_head ? &state.head : NULL)));
+							suid_cstring(maximum), suid_cstring(state.has_head ? &state.head : NULL)));
 	if ((digest == NULL) != (state.history_digest == NULL) ||
 		(digest != NULL &&
 		 (VARSIZE_ANY_EXHDR(digest) != VARSIZE_ANY_EXHDR(state.history_digest) ||
@@ -208,11 +202,28 @@ unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
 
 	registry_instance(values, view, generation);
 	values[3] = Int64GetDatum(count);
-	values[4] = PG_GETARG_DATUM(4);
+	values[4] = SuidPGetDatum(maximum);
 	values[5] = PointerGetDatum(digest);
-	nulls[4] = !has_maximum;
+	nulls[4] = maximum == NULL;
 	nulls[5] = digest == NULL;
 	(void) statement_execute(STATEMENT_GENERATION_PROOF, values, nulls);
+}
+
+Datum
+unsafemv_mark_generation_rebuilt(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	View	   *view;
+
+	registry_require(fcinfo, 2, "generation");
+	registry_require(fcinfo, 3, "source_event_count");
+	statement_begin();
+	view = registry_current_view(service_id, view_id);
+	(void) registry_resolve_generation(view, true, PG_GETARG_INT64(2));
+	generation_prove(view, PG_GETARG_INT64(2), PG_GETARG_INT64(3),
+					 PG_ARGISNULL(4) ? NULL : PG_GETARG_SUID_P(4),
+					 PG_ARGISNULL(5) ? NULL : PG_GETARG_BYTEA_PP(5));
 	statement_end();
 	PG_RETURN_BOOL(true);
 }
@@ -240,6 +251,16 @@ read_gate(const View *view, int64 generation, bool *closed, bool *proven)
 		*closed = false;
 	*closed |= DatumGetBool(statement_value(0, 2, &isnull));
 	*proven = DatumGetBool(statement_value(0, 3, &isnull));
+}
+
+bool
+generation_closed(const View *view, int64 generation)
+{
+	bool		closed;
+	bool		proven;
+
+	read_gate(view, generation, &closed, &proven);
+	return closed;
 }
 
 /*
@@ -352,14 +373,34 @@ carry_state(const View *view, int64 active, int64 candidate, const Generation *c
 	return carried;
 }
 
-Datum
-unsafemv_promote_generation(PG_FUNCTION_ARGS)
+/* Tentative events above the candidate's head, in SUID order; their number. */
+static int
+read_tentative_events(const View *view, int64 active, const Generation *candidate_state,
+					  ReplayEvent **events)
 {
-	text	   *service_id = registry_service_argument(fcinfo, 0);
-	text	   *view_id = registry_view_argument(fcinfo, 1);
-	int64		candidate;
-	int64		active;
-	bool		force;
+	Datum		values[4];
+	bool		nulls[4] = {0};
+	uint64		count;
+
+	registry_instance(values, view, active);
+	values[3] = SuidPGetDatum(&candidate_state->head);
+	nulls[3] = !candidate_state->has_head;
+	count = statement_execute(STATEMENT_REDELIVER, values, nulls);
+	*events = palloc0(Max(count, 1) * sizeof(ReplayEvent));
+	for (uint64 row = 0; row < count; row++)
+	{
+		bool		isnull;
+
+		(*events)[row].event_id = DatumGetTextPCopy(statement_value(row, 1, &isnull));
+		(void) statement_suid(row, 2, &(*events)[row].suid);
+	}
+	return count;
+}
+
+void
+generation_promote(text *service_id, text *view_id, int64 candidate, int64 active, bool force,
+				   int64 *carried, Datum *redeliver)
+{
 	View	   *view;
 	Generation	active_state;
 	Generation	candidate_state;
@@ -368,25 +409,13 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	bool		forced;
 	text	   *quarantined;
 	Suid		quarantined_suid;
-	int64		carried = 0;
-	Datum		redeliver = (Datum) 0;
-	TupleDesc	type;
+	ReplayEvent *events = NULL;
+	int			nevents = 0;
+	int			nleft = 0;
+	Datum	   *left;
 	Datum		values[5];
-	bool		nulls[5] = {0};
-	Datum		result[3];
-	bool		result_nulls[3] = {0};
 
-	registry_require(fcinfo, 2, "candidate_generation");
-	registry_require(fcinfo, 3, "expected_active_generation");
-	registry_require(fcinfo, 4, "force");
-	candidate = PG_GETARG_INT64(2);
-	active = PG_GETARG_INT64(3);
-	force = PG_GETARG_BOOL(4);
-	require_read_committed("promote_generation");
-	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
-	statement_begin();
+	*carried = 0;
 	view = registry_lock_exclusive(service_id, view_id);
 	(void) registry_resolve_generation(view, false, 0);
 	(void) registry_resolve_generation(view, true, candidate);
@@ -413,17 +442,9 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	forced = check_distance(view, active, &active_state, candidate, &candidate_state, closed, force);
 
 	if (active_state.definition_version == candidate_state.definition_version)
-		carried = carry_state(view, active, candidate, &candidate_state);
+		*carried = carry_state(view, active, candidate, &candidate_state);
 	else
-	{
-		bool		isnull;
-
-		registry_instance(values, view, active);
-		values[3] = SuidPGetDatum(&candidate_state.head);
-		nulls[3] = !candidate_state.has_head;
-		(void) statement_execute(STATEMENT_REDELIVER, values, nulls);
-		redeliver = statement_value(0, 1, &isnull);
-	}
+		nevents = read_tentative_events(view, active, &candidate_state, &events);
 
 	/* A retired generation keeps no tentative state. */
 	registry_instance(values, view, active);
@@ -442,18 +463,46 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 										suid_cstring(active_state.has_head ? &active_state.head : NULL),
 										suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
 
-	result[0] = Int64GetDatum(candidate);
-	result[1] = Int64GetDatum(carried);
-	if (redeliver == (Datum) 0)
-		redeliver = statement_text_array(NULL, NULL, 0);
-	result[2] = redeliver;
+	replay_events(service_id, view_id, events, nevents);
+	left = palloc(Max(nevents, 1) * sizeof(Datum));
+	for (int i = 0; i < nevents; i++)
 	{
-		HeapTuple	tuple = heap_form_tuple(BlessTupleDesc(type), result, result_nulls);
-		Datum		answer = PointerGetDatum(SPI_returntuple(tuple, type));
-
-		statement_end();
-		PG_RETURN_DATUM(answer);
+		if (events[i].replayed)
+			(*carried)++;
+		else
+			left[nleft++] = PointerGetDatum(events[i].event_id);
 	}
+	*redeliver = statement_text_array(left, NULL, nleft);
+}
+
+Datum
+unsafemv_promote_generation(PG_FUNCTION_ARGS)
+{
+	text	   *service_id = registry_service_argument(fcinfo, 0);
+	text	   *view_id = registry_view_argument(fcinfo, 1);
+	TupleDesc	type;
+	int64		carried;
+	Datum		result[3];
+	bool		result_nulls[3] = {0};
+	HeapTuple	tuple;
+	Datum		answer;
+
+	registry_require(fcinfo, 2, "candidate_generation");
+	registry_require(fcinfo, 3, "expected_active_generation");
+	registry_require(fcinfo, 4, "force");
+	require_read_committed("promote_generation");
+	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	statement_begin();
+	generation_promote(service_id, view_id, PG_GETARG_INT64(2), PG_GETARG_INT64(3),
+					   PG_GETARG_BOOL(4), &carried, &result[2]);
+	result[0] = PG_GETARG_DATUM(2);
+	result[1] = Int64GetDatum(carried);
+	tuple = heap_form_tuple(BlessTupleDesc(type), result, result_nulls);
+	answer = PointerGetDatum(SPI_returntuple(tuple, type));
+	statement_end();
+	PG_RETURN_DATUM(answer);
 }
 
 Datum

@@ -28,6 +28,7 @@
 #include "event.h"
 #include "findings.h"
 #include "kept.h"
+#include "lane_safe.h"
 #include "receipts.h"
 #include "registry.h"
 #include "row_writer.h"
@@ -74,6 +75,17 @@ typedef struct SafeStep
 			  (long long) (step)->generation, mutation_clip((event)->event_id), \
 			  suid_cstring(&(event)->suid))
 
+/* Begin where the locked generation is. */
+static void
+take_state(SafeStep *step)
+{
+	step->has_head = step->state.has_head;
+	step->head = step->state.head;
+	step->has_floor = step->state.has_floor;
+	step->floor = step->state.floor;
+	step->row_count = step->state.row_count;
+}
+
 /* Lock the generation's row and check everything the caller expects of it. */
 static void
 lock_generation(SafeStep *step, bool has_generation, int64 generation,
@@ -114,11 +126,7 @@ lock_generation(SafeStep *step, bool has_generation, int64 generation,
 			  registry_errdetail_generation(step->view, step->generation),
 			  errhint("Read the head again and retry from there."));
 
-	step->has_head = state->has_head;
-	step->head = state->head;
-	step->has_floor = state->has_floor;
-	step->floor = state->floor;
-	step->row_count = state->row_count;
+	take_state(step);
 }
 
 static int
@@ -200,7 +208,8 @@ note_contradictions(SafeStep *step, uint64 rows)
 }
 
 /*
- * Which events get a receipt?  Those that arrived within the retention; in a
+ * Which events get a receipt?  Those that arrived within the retention or since the
+ * late horizon; in a
  * candidate also those the active generation has a receipt of, since promotion
  * compares the two.
  */
@@ -218,7 +227,8 @@ wants_receipt(const SafeStep *step, TimestampTz now)
 	{
 		const Event *event = &step->events[i];
 
-		wanted[i] = !event->has_arrived_at || event->arrived_at >= horizon;
+		wanted[i] = !event->has_arrived_at || event->arrived_at >= horizon ||
+			(step->state.has_late_horizon && event->arrived_at >= step->state.late_horizon);
 		if (!wanted[i])
 			old_ids[nold++] = PointerGetDatum(event->event_id);
 	}
@@ -501,8 +511,8 @@ write_rows(SafeStep *step)
 }
 
 /* SHA-256 over the previous digest, the digits of the SUID and the event id. */
-static void
-advance_digest(uint8 *digest, bool has_digest, const text *event_id, const Suid *suid)
+void
+lane_safe_digest(uint8 *digest, bool has_digest, const text *event_id, const Suid *suid)
 {
 	pg_cryptohash_ctx *context = pg_cryptohash_create(PG_SHA256);
 	char		printed[SUID_TEXT_LENGTH + 1];
@@ -541,7 +551,7 @@ write_head(SafeStep *step)
 		memcpy(digest, VARDATA_ANY(step->state.history_digest), PG_SHA256_DIGEST_LENGTH);
 	for (int i = 0; i < step->count; i++)
 	{
-		advance_digest(digest, has_digest, step->events[i].event_id, &step->events[i].suid);
+		lane_safe_digest(digest, has_digest, step->events[i].event_id, &step->events[i].suid);
 		has_digest = true;
 	}
 	registry_instance(values, step->view, step->generation);
@@ -687,6 +697,25 @@ run_step(SafeStep *step)
 	look_for_passed_over(step);
 }
 
+/* ---------- for other rooms ---------- */
+
+void
+lane_safe_fold(const View *view, int64 generation, Event *events, int count)
+{
+	SafeStep	step = {0};
+	Generation *state = &step.state;
+
+	step.view = view;
+	step.generation = generation;
+	step.events = events;
+	step.count = count;
+	if (!registry_lock_generation(view, generation, state))
+		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),
+			  registry_errdetail_generation(view, generation));
+	take_state(&step);
+	run_step(&step);
+}
+
 /* ---------- public functions ---------- */
 
 PG_FUNCTION_INFO_V1(unsafemv_apply_safe);
@@ -779,6 +808,6 @@ unsafemv_history_digest(PG_FUNCTION_ARGS)
 										   (int) VARSIZE_ANY_EXHDR(previous), PG_SHA256_DIGEST_LENGTH));
 		memcpy(digest, VARDATA_ANY(previous), PG_SHA256_DIGEST_LENGTH);
 	}
-	advance_digest(digest, !PG_ARGISNULL(0), event_id, suid);
+	lane_safe_digest(digest, !PG_ARGISNULL(0), event_id, suid);
 	PG_RETURN_BYTEA_P(make_digest(digest));
 }

@@ -412,6 +412,9 @@ registry_lock_generation(const View *view, int64 generation, Generation *result)
 		result->retention = palloc(sizeof(Interval));
 		*result->retention = *DatumGetIntervalP(value);
 	}
+	value = statement_value(0, 11, &isnull);
+	result->has_late_horizon = !isnull;
+	result->late_horizon = isnull ? 0 : DatumGetTimestampTz(value);
 	return true;
 }
 

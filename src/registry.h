@@ -41,6 +41,8 @@ typedef struct Generation
 	bytea	   *history_digest; /* NULL: nothing folded yet */
 	bool		rebuild_required;
 	Interval   *retention;		/* of the view */
+	bool		has_late_horizon;
+	TimestampTz late_horizon;
 } Generation;
 
 /* unsafemv.promotion_timeout, in milliseconds */

@@ -153,6 +153,19 @@ argument_type(char letter)
 	return InvalidOid;
 }
 
+/* Pin the planner's settings; AtEOXact_GUC with the result releases them. */
+static int
+pin_settings(void)
+{
+	int			level = NewGUCNestLevel();
+
+	for (int i = 0; i < (int) lengthof(pinned_settings); i++)
+		(void) set_config_option(pinned_settings[i][0], pinned_settings[i][1],
+								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+								 true, 0, false);
+	return level;
+}
+
 static SPIPlanPtr
 build_plan(StatementKind kind)
 {
@@ -170,12 +183,7 @@ build_plan(StatementKind kind)
 	for (int i = 0; i < nargs; i++)
 		types[i] = argument_type(text->arguments[i]);
 
-	level = NewGUCNestLevel();
-	for (int i = 0; i < (int) lengthof(pinned_settings); i++)
-		(void) set_config_option(pinned_settings[i][0], pinned_settings[i][1],
-								 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-								 true, 0, false);
-
+	level = pin_settings();
 	plan = SPI_prepare_cursor(text->sql, nargs, types, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
 		elog(ERROR, "could not prepare statement %d: %s", (int) kind,
@@ -325,6 +333,70 @@ statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestRe
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
 	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
 	return SPI_processed;
+}
+
+/* Argument types and nulls as SPI wants them. */
+static int
+query_arguments(const char *arguments, const bool *nulls, Oid *types, char *spi_nulls)
+{
+	int			nargs = strlen(arguments);
+
+	Assert(nargs <= STATEMENT_MAX_ARGUMENTS);
+	for (int i = 0; i < nargs; i++)
+	{
+		types[i] = argument_type(arguments[i]);
+		spi_nulls[i] = nulls != NULL && nulls[i] ? 'n' : ' ';
+	}
+	return nargs;
+}
+
+uint64
+statement_query(const char *sql, const char *arguments, Datum *values, const bool *nulls)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Oid			types[STATEMENT_MAX_ARGUMENTS];
+	char		spi_nulls[STATEMENT_MAX_ARGUMENTS];
+	int			nargs = query_arguments(arguments, nulls, types, spi_nulls);
+	int			level = pin_settings();
+	int			code = SPI_execute_with_args(sql, nargs, types, values, spi_nulls, false, 0);
+
+	if (code != SPI_OK_SELECT)
+		elog(ERROR, "query failed: %s", SPI_result_code_string(code));
+	AtEOXact_GUC(true, level);
+	MemoryContextSwitchTo(caller);
+	return SPI_processed;
+}
+
+Portal
+statement_cursor_open(const char *sql, const char *arguments, Datum *values, const bool *nulls)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Oid			types[STATEMENT_MAX_ARGUMENTS];
+	char		spi_nulls[STATEMENT_MAX_ARGUMENTS];
+	int			nargs = query_arguments(arguments, nulls, types, spi_nulls);
+	int			level = pin_settings();
+	Portal		cursor = SPI_cursor_open_with_args(NULL, sql, nargs, types, values, spi_nulls,
+												   false, CURSOR_OPT_NO_SCROLL);
+
+	AtEOXact_GUC(true, level);
+	MemoryContextSwitchTo(caller);
+	return cursor;
+}
+
+uint64
+statement_cursor_fetch(Portal cursor, long count)
+{
+	MemoryContext caller = CurrentMemoryContext;
+
+	SPI_cursor_fetch(cursor, true, count);
+	MemoryContextSwitchTo(caller);
+	return SPI_processed;
+}
+
+void
+statement_free(void)
+{
+	SPI_freetuptable(SPI_tuptable);
 }
 
 void

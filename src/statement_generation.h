@@ -95,12 +95,12 @@
 		"SELECT u.row_key FROM unsafemv.unsafe_rows u "
 		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.row_key > $4 "
 		"AND u.kept IS NOT NULL ORDER BY u.row_key LIMIT $5"},
-	/* Events above the new head ($4), to be delivered again */
+	/* Tentative events above the new head ($4), to be applied again */
 	[STATEMENT_REDELIVER] = {"tnns",
-		"SELECT coalesce(array_agg(x.event_id), '{}') FROM (SELECT r.event_id FROM unsafemv.receipts r "
+		"SELECT r.event_id, r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($4) "
-		"ORDER BY r.service_id, r.view_no, r.generation, r.suid) x"},
+		"ORDER BY r.service_id, r.view_no, r.generation, r.suid"},
 	[STATEMENT_RETIRE_ROWS] = {"tnn",
 		"DELETE FROM unsafemv.unsafe_rows WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	[STATEMENT_RETIRE_MARKERS] = {"tnn",
@@ -182,7 +182,8 @@
 	[STATEMENT_COLLECT_RECEIPTS_READ] = {"tnnsn",
 		"SELECT r.suid, r.observed_at < least(clock_timestamp() - (SELECT v.receipt_retention FROM unsafemv.views v "
 		"WHERE v.service_id = $1 AND v.view_no = $2), (SELECT min(c.candidate_since) FROM unsafemv.generations c "
-		"WHERE c.service_id = $1 AND c.view_no = $2 AND c.status = 'candidate')) FROM unsafemv.receipts r "
+		"WHERE c.service_id = $1 AND c.view_no = $2 AND c.status = 'candidate'), (SELECT h.late_horizon FROM unsafemv.generations h "
+		"WHERE h.service_id = $1 AND h.view_no = $2 AND h.generation = $3)) FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) $4 "
 		"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT $5"},

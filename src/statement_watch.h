@@ -65,8 +65,8 @@
 
 /* Is the last pass of projection p older than its view's window? */
 #define KICK_DUE \
-	"(p.last_pass + greatest(p.window_floor, least(p.window_ceiling, " \
-	"(SELECT l.lag - (clock_timestamp() - l.observed_at) FROM unsafemv.lags l WHERE l.service_id = p.service_id))) " \
+	"(p.last_pass + greatest(p.window_floor, least(p.window_ceiling, coalesce((SELECT " \
+	"l.lag - (clock_timestamp() - l.observed_at) FROM unsafemv.lags l WHERE l.service_id = p.service_id), p.window_floor))) " \
 	"> clock_timestamp()) IS NOT TRUE"
 
 /* A view, its lease, and its greatest unsettled SUID that counts: service, view. */
