@@ -311,6 +311,7 @@ CREATE TABLE unsafemv.rebuilds (
 	holder_started timestamptz,
 	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
 	holder_pid integer,
+	spoiled boolean NOT NULL DEFAULT false,
 	service_id text COLLATE "C" NOT NULL,
 	PRIMARY KEY (service_id, view_no)
 ) WITH (fillfactor = 50);
@@ -321,6 +322,7 @@ COMMENT ON COLUMN unsafemv.rebuilds.lease_until IS 'When the lease expires, rene
 COMMENT ON COLUMN unsafemv.rebuilds.holder_started IS 'Start of the session that holds the lease.';
 COMMENT ON COLUMN unsafemv.rebuilds.started_at IS 'When the rebuild of this candidate began.';
 COMMENT ON COLUMN unsafemv.rebuilds.holder_pid IS 'Process of the session that holds the lease; one that is gone holds it no more.';
+COMMENT ON COLUMN unsafemv.rebuilds.spoiled IS 'The candidate cannot become right any more: the next call drops it and begins another.';
 COMMENT ON COLUMN unsafemv.rebuilds.service_id IS 'Tenant.';
 
 CREATE TABLE unsafemv.progress_state (

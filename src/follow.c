@@ -115,6 +115,18 @@ unsafemv_follow(PG_FUNCTION_ARGS)
 
 /* ---------- an operator's word ---------- */
 
+/* In the active generation and in a candidate that stopped there. */
+static bool
+resolve_poison(const View *view, const text *event_id)
+{
+	Datum		values[3];
+
+	values[0] = PointerGetDatum(view->service_id);
+	values[1] = Int64GetDatum(view->view_no);
+	values[2] = PointerGetDatum(event_id);
+	return statement_execute(STATEMENT_POISON_RESOLVE, values, NULL) > 0;
+}
+
 Datum
 unsafemv_skip_event(PG_FUNCTION_ARGS)
 {
@@ -139,7 +151,7 @@ unsafemv_skip_event(PG_FUNCTION_ARGS)
 	appendStringInfoChar(&detail, '}');
 	(void) findings_record(view, generation, FINDING_SKIPPED_EVENT, event_id, NULL,
 						   DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(detail.data))));
-	poisoned = findings_resolve(view, generation, FINDING_POISON_EVENT, event_id);
+	poisoned = resolve_poison(view, event_id);
 	statement_end();
 	PG_RETURN_BOOL(poisoned);
 }
@@ -151,15 +163,13 @@ unsafemv_retry_event(PG_FUNCTION_ARGS)
 	text	   *view_id = registry_view_argument(fcinfo, 1);
 	text	   *event_id = registry_event_argument(fcinfo, 2);
 	const View *view;
-	int64		generation;
 	Datum		values[3];
 	bool		found;
 
 	statement_begin();
 	registry_lock_shared(service_id, view_id);
 	view = registry_locked_view(service_id, view_id);
-	generation = registry_resolve_generation(view, false, 0);
-	found = findings_resolve(view, generation, FINDING_POISON_EVENT, event_id);
+	found = resolve_poison(view, event_id);
 	values[0] = PointerGetDatum(service_id);
 	values[1] = Int64GetDatum(view->view_no);
 	values[2] = PointerGetDatum(event_id);

@@ -26,11 +26,12 @@
 
 #define HORIZON_MARGIN_MS	5000
 
-/* Transactions of this database that are open, but for our own. */
+/* Transactions of this database that are open, but for our own and vacuums. */
 static VirtualTransactionId *
 open_transactions(int *count)
 {
-	return GetCurrentVirtualXIDs(InvalidTransactionId, false, false, 0, count);
+	return GetCurrentVirtualXIDs(InvalidTransactionId, false, false,
+								 PROC_IS_AUTOVACUUM | PROC_IN_VACUUM, count);
 }
 
 /* When the transaction began that the process has open; 0: it does not say. */

@@ -54,13 +54,14 @@ typedef struct Rebuild
 
 /* Can the candidate an earlier call began be resumed? */
 static bool
-resumable(Rebuild *rebuild, const View *view, int64 generation)
+resumable(Rebuild *rebuild, const View *view, int64 generation, bool spoiled)
 {
 	Generation	state;
 
 	if (!registry_lock_generation(view, generation, &state) || strcmp(state.status, "candidate") != 0)
 		return false;
-	if (state.definition_version == rebuild->definition_version && !generation_closed(view, generation))
+	if (!spoiled && state.definition_version == rebuild->definition_version &&
+		!generation_closed(view, generation))
 		return true;
 	rebuild->has_obsolete = true;
 	rebuild->obsolete = generation;
@@ -101,7 +102,8 @@ begin(void *argument)
 							mutation_clip(pass->service_id), mutation_clip(pass->view_id), holder),
 				  errhint("Wait for it; unsafemv.progress shows how far it is."));
 		generation = DatumGetInt64(statement_value(0, 1, &isnull));
-		found = !isnull && resumable(rebuild, view, generation);
+		if (!isnull)
+			found = resumable(rebuild, view, generation, DatumGetBool(statement_value(0, 4, &isnull)));
 	}
 	if (!found)
 		generation = generation_begin(view, rebuild->definition_version, false, 0, NULL);
@@ -136,12 +138,15 @@ static void
 release(void *argument)
 {
 	CatchUp    *pass = &((Rebuild *) argument)->pass;
-	Datum		values[4];
+	Datum		values[5];
 
 	values[0] = PointerGetDatum(pass->service_id);
 	values[1] = Int64GetDatum(registry_current_view(pass->service_id, pass->view_id)->view_no);
 	values[2] = Int64GetDatum(MyProcPid);
 	values[3] = TimestampTzGetDatum(MyStartTimestamp);
+	values[4] = BoolGetDatum(strcmp(pass->stop, "source_changed") == 0 ||
+							 strcmp(pass->stop, "behind_frontier") == 0 ||
+							 pass->refusal != ERROR_NONE);
 	(void) statement_execute(STATEMENT_REBUILD_RELEASE, values, NULL);
 }
 

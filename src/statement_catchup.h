@@ -82,6 +82,10 @@
 		"AND g.generation = f.generation)) THEN clock_timestamp() END "
 		"WHERE f.service_id = $1 AND f.view_no = $2 AND f.event_id = $3 AND f.kind = 'skipped-event' "
 		"AND f.resolved_at IS NULL AND f.detail ? 'reason'"},
+	/* Whatever the generation; $1 service_id, $2 view_no, $3 event_id */
+	[STATEMENT_POISON_RESOLVE] = {"tnt",
+		"UPDATE unsafemv.findings f SET resolved_at = clock_timestamp() WHERE f.service_id = $1 AND f.view_no = $2 "
+		"AND f.kind = 'poison-event' AND f.event_id = $3 AND f.resolved_at IS NULL"},
 	/* $4 kind, $5 done, $6 total, $7 started_at */
 	[STATEMENT_PROGRESS_WRITE] = {"tnntnnz",
 		"INSERT INTO unsafemv.progress_state AS p "
@@ -91,7 +95,7 @@
 		"total = excluded.total, started_at = excluded.started_at, updated_at = excluded.updated_at"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_REBUILD_HOLDER] = {"tn",
-		"SELECT r.generation, r.lease_until > clock_timestamp(), r.holder_pid FROM unsafemv.rebuilds r "
+		"SELECT r.generation, r.lease_until > clock_timestamp(), r.holder_pid, r.spoiled FROM unsafemv.rebuilds r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 FOR UPDATE"},
 	/* Take, or renew, the lease; $1 service_id, $2 view_no, $3 generation, $4 lease, $5 pid, $6 session's start */
 	[STATEMENT_REBUILD_LEASE] = {"tnninz",
@@ -99,12 +103,12 @@
 		"VALUES ($1, $2, $3, clock_timestamp() + $4, $5, $6) ON CONFLICT (service_id, view_no) DO UPDATE SET "
 		"started_at = CASE WHEN r.generation IS DISTINCT FROM excluded.generation THEN clock_timestamp() ELSE r.started_at END, "
 		"generation = excluded.generation, lease_until = excluded.lease_until, "
-		"holder_pid = excluded.holder_pid, holder_started = excluded.holder_started"},
+		"holder_pid = excluded.holder_pid, holder_started = excluded.holder_started, spoiled = false"},
 	/* $1 service_id, $2 view_no, $3 generation, $4 lease, $5 pid, $6 session's start */
 	[STATEMENT_REBUILD_RENEW] = {"tnninz",
 		"UPDATE unsafemv.rebuilds r SET lease_until = clock_timestamp() + $4 "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.holder_pid = $5 AND r.holder_started = $6"},
-	/* $1 service_id, $2 view_no, $3 pid, $4 session's start */
-	[STATEMENT_REBUILD_RELEASE] = {"tnnz",
-		"UPDATE unsafemv.rebuilds r SET lease_until = NULL, holder_pid = NULL, holder_started = NULL "
+	/* $1 service_id, $2 view_no, $3 pid, $4 session's start, $5 is the candidate spoiled? */
+	[STATEMENT_REBUILD_RELEASE] = {"tnnzb",
+		"UPDATE unsafemv.rebuilds r SET lease_until = NULL, holder_pid = NULL, holder_started = NULL, spoiled = $5 "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.holder_pid = $3 AND r.holder_started = $4"},
