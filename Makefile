@@ -103,7 +103,8 @@ ISOLATION = \
 TAP = \
 	001_crash \
 	002_concurrent \
-	003_isolation_and_replica
+	003_isolation_and_replica \
+	004_worker
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
