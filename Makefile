@@ -83,6 +83,8 @@ REGRESS = \
 	page \
 	plans \
 	errors \
+	follow \
+	rebuild \
 	deliver
 ISOLATION = \
 	active_generation \

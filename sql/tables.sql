@@ -307,10 +307,10 @@ COMMENT ON COLUMN unsafemv.lags.service_id IS 'Tenant.';
 CREATE TABLE unsafemv.rebuilds (
 	view_no bigint NOT NULL,
 	generation bigint,
+	holder_pid bigint,
 	lease_until timestamptz,
 	holder_started timestamptz,
 	started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-	holder_pid integer,
 	spoiled boolean NOT NULL DEFAULT false,
 	service_id text COLLATE "C" NOT NULL,
 	PRIMARY KEY (service_id, view_no)
@@ -318,10 +318,10 @@ CREATE TABLE unsafemv.rebuilds (
 COMMENT ON TABLE unsafemv.rebuilds IS 'Rebuilds, at most one per view at a time, and the candidates that a later call resumes. Not dumped, because a lease is void after a restore.';
 COMMENT ON COLUMN unsafemv.rebuilds.view_no IS 'The view.';
 COMMENT ON COLUMN unsafemv.rebuilds.generation IS 'The candidate; NULL: not begun yet.';
+COMMENT ON COLUMN unsafemv.rebuilds.holder_pid IS 'Process of the session that holds the lease; one that is gone holds it no more.';
 COMMENT ON COLUMN unsafemv.rebuilds.lease_until IS 'When the lease expires, renewed per chunk; NULL: nobody rebuilds.';
 COMMENT ON COLUMN unsafemv.rebuilds.holder_started IS 'Start of the session that holds the lease.';
 COMMENT ON COLUMN unsafemv.rebuilds.started_at IS 'When the rebuild of this candidate began.';
-COMMENT ON COLUMN unsafemv.rebuilds.holder_pid IS 'Process of the session that holds the lease; one that is gone holds it no more.';
 COMMENT ON COLUMN unsafemv.rebuilds.spoiled IS 'The candidate cannot become right any more: the next call drops it and begins another.';
 COMMENT ON COLUMN unsafemv.rebuilds.service_id IS 'Tenant.';
 

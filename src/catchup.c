@@ -252,7 +252,10 @@ without_receipt(const Chunk *chunk, SourceEvent *events, int count)
 	if (found == (uint64) count)
 		return 0;
 
-	/* Few are new if any: what is known is looked up in what came back, sorted. */
+	/*
+	 * Few are new if any: what is known is looked up in what came back,
+	 * sorted.
+	 */
 	{
 		text	  **names = palloc(Max(found, 1) * sizeof(text *));
 
@@ -825,7 +828,10 @@ fold_chunk(void *argument)
 		return;
 	}
 
-	/* One more than asked, to know whether there is one, and of the same SUID. */
+	/*
+	 * One more than asked, to know whether there is one, and of the same
+	 * SUID.
+	 */
 	count = source_read(&chunk.projection, chunk.state.has_head ? &chunk.state.head : NULL,
 						asked + 1, &events);
 	if (check_order(&chunk, events, count))

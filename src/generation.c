@@ -459,9 +459,9 @@ generation_promote(text *service_id, text *view_id, int64 candidate, int64 activ
 	(void) findings_resolve(view, active, FINDING_ORDERING_QUARANTINE, NULL);
 	if (forced)
 		(void) findings_record(view, candidate, FINDING_FORCED_PROMOTION, NULL, NULL, make_detail(psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
-										(long long) active,
-										suid_cstring(active_state.has_head ? &active_state.head : NULL),
-										suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
+																										   (long long) active,
+																										   suid_cstring(active_state.has_head ? &active_state.head : NULL),
+																										   suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
 
 	replay_events(service_id, view_id, events, nevents);
 	left = palloc(Max(nevents, 1) * sizeof(Datum));

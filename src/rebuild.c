@@ -94,7 +94,7 @@ begin(void *argument)
 	{
 		bool		isnull;
 		bool		held = DatumGetBool(statement_value(0, 2, &isnull)) && !isnull;
-		int			holder = DatumGetInt32(statement_value(0, 3, &isnull));
+		int			holder = (int) DatumGetInt64(statement_value(0, 3, &isnull));
 
 		if (held && !isnull && holder != MyProcPid && BackendPidGetProc(holder) != NULL)
 			RAISE(MV_REBUILD_RUNNING, errmsg("another session rebuilds this view"),
@@ -277,7 +277,10 @@ promote_when_reached(Rebuild *rebuild)
 		if (rebuild->promoted)
 			return;
 
-		/* The active head lies above: what is missing is not old enough, or just was. */
+		/*
+		 * The active head lies above: what is missing is not old enough, or
+		 * just was.
+		 */
 		if (pass->has_deadline)
 		{
 			long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), pass->deadline);

@@ -89,12 +89,13 @@ SELECT * FROM functions WHERE EXISTS (SELECT FROM aclexplode(coalesce(proacl, ac
 SELECT proname FROM for_public ORDER BY 1;
 SELECT relname AS granted_to_public FROM relations WHERE relkind IN ('r', 'v', 'S') AND EXISTS (SELECT FROM aclexplode(coalesce(relacl, acldefault('r', relowner))) a WHERE a.grantee = 0) ORDER BY 1;
 
--- every other function pins its search_path, pg_temp last; triggers and committing procedures have none
+-- every other function pins its search_path, pg_temp last; triggers and committing procedures have none,
+-- and attach_projection looks names up with the caller's
 SELECT proname, proconfig FROM functions
-WHERE prorettype <> 'trigger'::regtype AND prokind <> 'p' AND function_oid NOT IN (SELECT function_oid FROM for_public) AND NOT coalesce(proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) ORDER BY 1;
+WHERE prorettype <> 'trigger'::regtype AND prokind <> 'p' AND proname <> 'attach_projection' AND function_oid NOT IN (SELECT function_oid FROM for_public) AND NOT coalesce(proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false) ORDER BY 1;
 
 -- the tables: all dumped but for leases, without a condition
-SELECT relname AS not_dumped FROM relations WHERE relkind = 'r' AND NOT relation_oid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'unsafemv')::oid[]) AND relname <> 'kicks' ORDER BY 1;
+SELECT relname AS not_dumped FROM relations WHERE relkind = 'r' AND NOT relation_oid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'unsafemv')::oid[]) AND relname NOT IN ('kicks', 'progress_state', 'rebuilds') ORDER BY 1;
 SELECT condition FROM pg_extension, unnest(extcondition) AS condition WHERE extname = 'unsafemv' AND condition <> '';
 -- every unique key leads with the service; counters are eight bytes; no transaction id or OID is stored
 SELECT i.indexrelid::regclass AS index FROM relations JOIN pg_index i ON i.indrelid = relation_oid WHERE i.indisunique

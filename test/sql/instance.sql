@@ -129,7 +129,11 @@ INSERT INTO calls VALUES
     (39, $$unsafemv.wait_for(S, V, 'e', s(1), '0 s')$$),
     (40, $$unsafemv.garbage_collect(S, V, 0, 1, 'k', 1, s(1), s(1))$$),
     (41, $$unsafemv.garbage_collect(S, V, 0, 1, 'k', 1, s(1), s(1), strict => true)$$),
-    (42, $$unsafemv.collect_eligible(S, V, 0, 1, s(1))$$);
+    (42, $$unsafemv.collect_eligible(S, V, 0, 1, s(1))$$),
+    (43, $$unsafemv.attach_projection(S, V, 'nothing', 'nothing')$$),
+    (44, $$unsafemv.detach_projection(S, V)$$),
+    (45, $$unsafemv.skip_event(S, V, 'e', 'reason')$$),
+    (46, $$unsafemv.retry_event(S, V, 'e')$$);
 -- those there are; procedures that commit cannot be called from here
 CREATE FUNCTION called(statement text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT substring(statement FROM 'unsafemv\.(\w+)') $$;
 CREATE TEMP VIEW known_calls AS SELECT * FROM calls WHERE EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'unsafemv'::regnamespace AND proname = called(statement));
