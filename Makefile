@@ -85,7 +85,8 @@ REGRESS = \
 	errors \
 	follow \
 	rebuild \
-	deliver
+	deliver \
+	worker
 ISOLATION = \
 	active_generation \
 	apply_many_keys \

@@ -606,7 +606,10 @@ deliver_or_record(Share *share)
 {
 	ErrorData  *error = try_step(prepare, share, 0, share->count);
 
-	/* What concerns the view, as a function that is gone: none can be applied. */
+	/*
+	 * What concerns the view, as a function that is gone: none can be
+	 * applied.
+	 */
 	for (int i = 0; error != NULL && i < share->count; i++)
 		record_failure(share, share->events[i], error);
 	if (error == NULL && share->attached && share->count > 0)
@@ -618,7 +621,7 @@ static void
 deliver_to_view(const DeliverTrigger *trigger, const text *service_id, const text *view_id,
 				InsertedEvent *events, int count)
 {
-	Share		share = {.trigger = trigger, .service_id = service_id, .view_id = view_id};
+	Share		share = {.trigger = trigger,.service_id = service_id,.view_id = view_id};
 	ErrorContextCallback context;
 
 	context.callback = describe_share;

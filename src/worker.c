@@ -56,6 +56,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
+#include "utils/wait_event.h"
 
 #include "compat.h"
 #include "errors.h"
@@ -378,7 +379,7 @@ run_once(int *loop_failures)
 	Work	   *volatile held = &work;
 	ErrorContextCallback context;
 	ErrorContextCallback *outer = error_context_stack;
-	volatile long sleep = naptime_setting;
+	volatile long nap = naptime_setting;
 
 	context.callback = describe_work;
 	context.arg = &work;
@@ -394,7 +395,7 @@ run_once(int *loop_failures)
 									quote_literal_cstr(TextDatumGetCString(work.service_id)),
 									quote_literal_cstr(TextDatumGetCString(work.view_id))));
 			follow_view(&work);
-			sleep = 0;
+			nap = 0;
 		}
 		*loop_failures = 0;
 	}
@@ -403,7 +404,7 @@ run_once(int *loop_failures)
 		error_context_stack = outer;
 		clean_up_error();
 		if (!held->leased)
-			sleep = backoff(++*loop_failures);
+			nap = backoff(++*loop_failures);
 	}
 	PG_END_TRY();
 
@@ -415,19 +416,19 @@ run_once(int *loop_failures)
 			int			pause = count_failure(held);
 
 			finish_work(held, true, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), pause));
-			sleep = 0;
+			nap = 0;
 		}
 		PG_CATCH();
 		{
 			clean_up_error();
-			sleep = backoff(++*loop_failures);
+			nap = backoff(++*loop_failures);
 		}
 		PG_END_TRY();
 	}
 	error_context_stack = outer;
 	report_idle();
 	(void) pgstat_report_stat(true);
-	return sleep;
+	return nap;
 }
 
 static void
@@ -472,14 +473,14 @@ unsafemv_worker_main(Datum main_arg)
 
 	for (;;)
 	{
-		long		sleep;
+		long		nap;
 
 		MemoryContextReset(pass_context);
 		MemoryContextSwitchTo(pass_context);
-		sleep = run_once(&loop_failures);
-		if (sleep > 0)
+		nap = run_once(&loop_failures);
+		if (nap > 0)
 		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, sleep,
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap,
 							 PG_WAIT_EXTENSION);
 			ResetLatch(MyLatch);
 		}
