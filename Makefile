@@ -96,6 +96,8 @@ ISOLATION = \
 	apply_serializable \
 	create_view \
 	drop_view \
+	follow_follow \
+	follow_late \
 	hot_key \
 	no_deadlock \
 	observe_receipt \
@@ -107,7 +109,8 @@ TAP = \
 	001_crash \
 	002_concurrent \
 	003_isolation_and_replica \
-	004_worker
+	004_worker \
+	005_catchup
 CHECKS = \
 	test/bin/play \
 	test/bin/property \

@@ -7,7 +7,8 @@
  * their types, whenever they are used; so a dump can be restored anywhere, and
  * something dropped or changed is a typed error that names it.  The user's code
  * runs as the role that attached, never a superuser, as a restricted operation
- * and with search_path pinned; whoever calls follow lends it nothing.
+ * and with search_path pinned, and settings it changes are taken back; whoever calls
+ * follow lends it nothing.
  *
  * Locks: none of its own.  A crash leaves nothing behind but committed rows.
  */
@@ -51,11 +52,13 @@ projection_enter(const Projection *projection, ProjectionRole *before)
 	GetUserIdAndSecContext(&before->user, &before->context);
 	SetUserIdAndSecContext(projection->role,
 						   before->context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	before->guc_level = NewGUCNestLevel();
 }
 
 void
 projection_leave(const ProjectionRole *before)
 {
+	AtEOXact_GUC(false, before->guc_level);
 	SetUserIdAndSecContext(before->user, before->context);
 }
 

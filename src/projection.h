@@ -64,11 +64,15 @@ extern void projection_keys(Projection *projection, const text *event_id, Jsonb 
 extern void projection_parse(Projection *projection, const text *event_id, const Suid *suid,
 							 Jsonb *plan, MutationPlan *result);
 
-/* Work as the role that attached; projection_leave ends it. */
+/*
+ * Work as the role that attached; projection_leave ends it, and takes back what
+ * settings were changed meanwhile.
+ */
 typedef struct ProjectionRole
 {
 	Oid			user;
 	int			context;
+	int			guc_level;
 } ProjectionRole;
 
 extern void projection_enter(const Projection *projection, ProjectionRole *before);

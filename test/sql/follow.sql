@@ -306,3 +306,20 @@ ALTER ROLE follow_owner NOSUPERUSER;
 CALL follow('bounds', 'v');
 
 SELECT * FROM unsafemv.check();
+
+-- what a plan function does to the session, and what it may not do
+SET ROLE follow_owner;
+CREATE FUNCTION hostile(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('search_path', 'follow_test', false);
+    IF event ? 'role' THEN SET ROLE NONE; END IF;
+    RETURN jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', current_user, 'value', '{}')));
+END $$;
+CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'captured'; END $$;
+CREATE VIEW pg_prepared_xacts AS SELECT 1 / 0 AS database;
+SELECT create_view('hostile', 'v'), attach_projection('hostile', 'v', 'events', 'hostile');
+RESET ROLE;
+INSERT INTO events VALUES ('hostile', 'e1', s(1), '{}', now() - interval '1 hour'), ('hostile', 'e2', s(2), '{}', now() - interval '1 hour'), ('hostile', 'e3', s(3), '{"role": 1}', now() - interval '1 hour');
+CALL follow('hostile', 'v', chunk => 1) \gset
+SELECT :folded AS folded, :'stop' AS stop, current_setting('search_path') AS path, current_user AS "user", detail ->> 'error' AS error FROM found WHERE service_id = 'hostile';
+SELECT shown('hostile');

@@ -194,6 +194,45 @@ is(query(q{SELECT seen('again', 'v', 'composed')}), 'k={"n": 100} unsafe', 'crea
 eventually(q{SELECT settled('again', 'v', 100)}, 'created again: the same worker settles');
 is(query("$workers AND pid = $pid"), '1', 'created again: the same process');
 
+# Policy record: what cannot be applied is a finding, until a pass has folded it.
+query(q{SELECT attach('recorded', 'v');
+	DROP TRIGGER deliver ON events;
+	CREATE TRIGGER deliver AFTER INSERT ON events REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION deliver('on_error=record');
+	BEGIN;
+	ALTER FUNCTION plan(jsonb) RENAME TO plan_away;
+	SELECT put('recorded', 1, 3, '{"add": "k"}');
+	ALTER FUNCTION plan_away(jsonb) RENAME TO plan;
+	COMMIT});
+is(query(q{SELECT string_agg(event_id, ' ' ORDER BY event_id) FROM findings WHERE service_id = 'recorded' AND kind = 'unsafe-failure'}),
+	'e1 e2 e3', 'policy record: a finding for each event');
+eventually(q{SELECT settled('recorded', 'v', 3)}, 'policy record: a pass folds them');
+is(query(q{SELECT count(*) FROM read_findings('recorded', 'v')}), '0', 'policy record: no finding is open then');
+is(query(q{SELECT seen('recorded', 'v', 'safe')}), 'k={"n": 3}', 'policy record: each once');
+
+# A plan that depends on rows sees them locked: every event another count, also of
+# a row that is not there yet.
+query(q{CREATE FUNCTION count_keys(event jsonb) RETURNS text[] LANGUAGE sql AS $$ SELECT ARRAY[event->>'counter'] $$;
+	CREATE FUNCTION count_plan(event jsonb, rows jsonb) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT jsonb_build_object(
+			'patches', jsonb_build_array(jsonb_build_object('kind', 'add', 'create', true, 'rowKey', event->>'counter', 'patch', 1)),
+			'upserts', jsonb_build_array(jsonb_build_object('rowKey', event->>'id', 'value', coalesce(rows->(event->>'counter'), '0'))))
+	$$;
+	SELECT create_view('keyed', 'v'); SET ROLE app; SELECT attach_projection('keyed', 'v', 'events', 'count_plan', 'count_keys')});
+my $dir = PostgreSQL::Test::Utils::tempdir;
+append_to_file("$dir/insert.sql", <<'SQL');
+\set counter random(1, 3)
+INSERT INTO events SELECT 'keyed', id::text, unsafemv.suid_from_position(id), jsonb_build_object('counter', 'counter ' || :counter, 'id', id)
+FROM nextval('ids') AS id;
+SQL
+query('CREATE SEQUENCE ids');
+$node->command_ok([ 'pgbench', '-n', '-c', 6, '-j', 2, '-t', 50, '-f', "$dir/insert.sql", '-h', $node->host, '-p', $node->port, 'postgres' ],
+	'keys: six sessions insert');
+is(query(q{SELECT c.row_key FROM read_rows('keyed', 'v', "limit" => NULL) c WHERE c.row_key LIKE 'counter%' AND
+	(SELECT array_agg(s.value::text::int ORDER BY s.value::text::int) FROM read_rows('keyed', 'v', "limit" => NULL) s JOIN events e ON e.event_id = s.row_key AND e.service_id = 'keyed'
+		WHERE e.event->>'counter' = c.row_key) IS DISTINCT FROM (SELECT array_agg(n) FROM generate_series(0, c.value::text::int - 1) n)}),
+	'', 'keys: every count was seen by one event');
+is(query('SELECT * FROM unsafemv.check()'), '', 'keys: check() is empty');
+
 # Terminated, it is not started again; stop_worker says how many.
 query("SELECT pg_terminate_backend($pid)");
 eventually("SELECT ($workers) = 0", 'terminated: gone');
@@ -224,13 +263,16 @@ eventually("SELECT ($workers) = 0", 'DROP DATABASE WITH (FORCE) ends it');
 # 223: two workers, started with the server, share the views; one is killed in the
 # middle of a chunk, which restarts the server; the views go on where they were.
 $holder->quit;
+query('CREATE ROLE runner LOGIN; GRANT USAGE ON SCHEMA unsafemv TO runner; GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO runner; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO runner');
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'unsafemv'
 unsafemv.databases = 'postgres, postgres'
+unsafemv.worker_role = 'runner'
 restart_after_crash = on
 CONF
 $node->restart;
 eventually("SELECT ($workers) = 2", 'shared_preload_libraries: a worker for each name');
+is(query("SELECT DISTINCT usename FROM pg_stat_activity WHERE backend_type = 'unsafemv worker'"), 'runner', 'as the role that is set');
 query(q{SELECT attach('shared', 'v' || n) FROM generate_series(1, 6) n});
 query(q{SELECT put('shared', 1, 500, '{"add": "k"}')});
 eventually(q{SELECT bool_and(settled('shared', 'v' || n, 500)) FROM generate_series(1, 6) n}, 'scenario 223: two workers settle six views');
