@@ -67,6 +67,9 @@ REGRESS = \
 	safe \
 	receipts \
 	batch \
+	findings \
+	kick \
+	wait \
 	page \
 	plans \
 	errors
@@ -80,12 +83,16 @@ ISOLATION = \
 	create_view \
 	drop_view \
 	hot_key \
+	kick_grant \
+	kick_isolation \
+	kick_take_over \
 	no_deadlock \
 	observe_receipt \
 	safe_passes \
 	safe_same_event \
 	safe_same_step \
-	safe_skips
+	safe_skips \
+	wait_commit
 TAP = \
 	001_crash \
 	002_concurrent \
@@ -93,7 +100,8 @@ TAP = \
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
-	test/bin/readme
+	test/bin/readme \
+	test/bin/waiters
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

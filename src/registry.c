@@ -186,6 +186,35 @@ lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
 	return holders.len > 0 ? holders.data : pstrdup("unknown");
 }
 
+/* The numbers of a view's generations, ascending. */
+static int
+list_generations(const text *service_id, int64 view_no, int64 **generations)
+{
+	Datum		values[2] = {PointerGetDatum(service_id), Int64GetDatum(view_no)};
+	uint64		count = statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
+
+	*generations = palloc(Max(count, 1) * sizeof(int64));
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+
+		(*generations)[i] = DatumGetInt64(statement_value(i, 1, &isnull));
+	}
+	return (int) count;
+}
+
+/* Let the next wait for a lock end at the deadline. */
+static void
+bound_lock_wait(TimestampTz deadline)
+{
+	long		remaining = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+	char		timeout[32];
+
+	snprintf(timeout, sizeof(timeout), "%ld", Max(remaining, 1L));
+	(void) set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
 /*
  * The wait is bounded by lock_timeout in a subtransaction, so that queueing stays
  * with the lock manager.  The view is read again behind the lock.
@@ -205,16 +234,22 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	PG_TRY();
 	{
 		int			level = NewGUCNestLevel();
-		char		timeout[32];
-		Datum		values[2];
+		TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), registry_promotion_timeout);
+		Datum		values[3];
+		int64	   *generations;
+		int			count;
 
-		snprintf(timeout, sizeof(timeout), "%d", registry_promotion_timeout);
-		(void) set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+		bound_lock_wait(deadline);
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		count = list_generations(service_id, view_no, &generations);
 		values[0] = PointerGetDatum(service_id);
 		values[1] = Int64GetDatum(view_no);
-		(void) statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
+		for (int k = 0; k < count; k++)
+		{
+			bound_lock_wait(deadline);
+			values[2] = Int64GetDatum(generations[k]);
+			(void) statement_execute(STATEMENT_GENERATION_LOCK, values, NULL);
+		}
 		AtEOXact_GUC(false, level);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(caller);
@@ -655,9 +690,8 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 	int64		budget = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
 	View	   *view;
 	int64	   *generations;
-	uint64		count;
+	int			count;
 	int64		remaining = 0;
-	bool		isnull;
 	Datum		values[3];
 
 	if (budget < 0)
@@ -675,12 +709,8 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 		registry_view_missing(service_id, view_id);
 	values[1] = Int64GetDatum(view->view_no);
 	(void) statement_execute(STATEMENT_VIEW_DEACTIVATE, values, NULL);
-	count = statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
-	generations = palloc(Max(count, 1) * sizeof(int64));
-	for (uint64 i = 0; i < count; i++)
-		generations[i] = DatumGetInt64(statement_value(i, 1, &isnull));
-
-	for (uint64 i = 0; i < count; i++)
+	count = list_generations(service_id, view->view_no, &generations);
+	for (int i = 0; i < count; i++)
 		remaining += registry_drop_rows(view, generations[i], &budget);
 	if (remaining == 0)
 		(void) statement_execute(STATEMENT_VIEW_DELETE, values, NULL);

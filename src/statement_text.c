@@ -139,7 +139,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_GENERATION_LIST] = {"tn",
 		"SELECT g.generation FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation FOR UPDATE"},
+		"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation"},
 	[STATEMENT_GENERATION_DROPPING] = {"tnn",
 		"UPDATE unsafemv.generations SET status = 'dropping', updated_at = clock_timestamp() "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND status <> 'dropping'"},
