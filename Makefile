@@ -72,7 +72,9 @@ REGRESS = \
 	wait \
 	page \
 	plans \
-	errors
+	errors \
+	generation \
+	collect
 ISOLATION = \
 	active_generation \
 	apply_many_keys \
@@ -92,7 +94,18 @@ ISOLATION = \
 	safe_same_event \
 	safe_same_step \
 	safe_skips \
-	wait_commit
+	wait_commit \
+	begin_rebuild_race \
+	promote_apply \
+	promote_promote \
+	promote_step \
+	promote_reader \
+	promote_rr_apply \
+	collect_apply \
+	collect_page \
+	drop_generation_apply \
+	skipped_row \
+	rebuild_late
 TAP = \
 	001_crash \
 	002_concurrent \
@@ -101,7 +114,8 @@ CHECKS = \
 	test/bin/play \
 	test/bin/property \
 	test/bin/readme \
-	test/bin/waiters
+	test/bin/waiters \
+	test/bin/soak
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)
