@@ -159,20 +159,13 @@ registry_read_view(const text *service_id, const text *view_id)
 	return make_view(service_id, view_id);
 }
 
-/* What stands in the way of the exclusive lock or the generation rows. */
+/* The holders that a statement names. */
 static char *
-lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
+list_holders(StatementKind kind, Datum *values)
 {
-	Datum		values[5];
+	uint64		count = statement_execute(kind, values, NULL);
 	StringInfoData holders;
-	uint64		count;
 
-	values[0] = Int64GetDatum(tag->locktag_field2);
-	values[1] = Int64GetDatum(tag->locktag_field3);
-	values[2] = Int64GetDatum(VIEW_LOCK_CLASS);
-	values[3] = PointerGetDatum(service_id);
-	values[4] = Int64GetDatum(view_no);
-	count = statement_execute(STATEMENT_LOCK_HOLDERS, values, NULL);
 	initStringInfo(&holders);
 	for (uint64 i = 0; i < count; i++)
 	{
@@ -183,7 +176,7 @@ lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
 			appendStringInfo(&holders, "%s%s", holders.len > 0 ? ", " : "",
 							 TextDatumGetCString(holder));
 	}
-	return holders.len > 0 ? holders.data : pstrdup("unknown");
+	return holders.len > 0 ? holders.data : pstrdup("gone meanwhile");
 }
 
 /* The numbers of a view's generations, ascending. */
@@ -226,9 +219,16 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	LOCKTAG		tag;
-	bool		busy = false;
+	char	   *holders = NULL;
+	volatile bool locked = false;
+	volatile bool busy = false;
 
+	/* Named before we queue: afterwards those who queued behind us hold it too. */
 	view_lock_tag(&tag, service_id, view_id);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		holders = list_holders(STATEMENT_LOCK_HOLDERS,
+							   (Datum[]) {Int64GetDatum(tag.locktag_field2), Int64GetDatum(tag.locktag_field3),
+										  Int64GetDatum(VIEW_LOCK_CLASS)});
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);
 	PG_TRY();
@@ -241,6 +241,7 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 
 		bound_lock_wait(deadline);
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		locked = true;
 		count = list_generations(service_id, view_no, &generations);
 		values[0] = PointerGetDatum(service_id);
 		values[1] = Int64GetDatum(view_no);
@@ -271,12 +272,15 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	}
 	PG_END_TRY();
 
+	if (busy && locked)
+		holders = list_holders(STATEMENT_ROW_HOLDERS,
+							   (Datum[]) {PointerGetDatum(service_id), Int64GetDatum(view_no)});
 	if (busy)
 		RAISE(MV_PROMOTION_BUSY,
 			  errmsg("view is in use by transactions that did not end within %d ms",
 					 registry_promotion_timeout),
 			  errdetail("Service \"%s\", view \"%s\". Holders: %s.",
-						mutation_clip(service_id), mutation_clip(view_id), lock_holders(&tag, service_id, view_no)),
+						mutation_clip(service_id), mutation_clip(view_id), holders),
 			  errhint("Retry, end those transactions, or raise unsafemv.promotion_timeout."));
 	return registry_current_view(service_id, view_id);
 }
