@@ -72,6 +72,7 @@ REGRESS = \
 	wait \
 	page \
 	plans \
+	tenants \
 	errors \
 	generation \
 	collect

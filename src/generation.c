@@ -611,6 +611,9 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	StringInfoData detail;
 
 	registry_require(fcinfo, 4, "reason");
+	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(4)) == 0)
+		RAISE(MV_VALUE_INVALID, errmsg("argument \"reason\" is empty"),
+			  errhint("Say why the event shall not count; it is kept as a finding."));
 	statement_begin();
 	view = registry_current_view(service_id, view_id);
 	generation = registry_resolve_generation(view, false, 0);

@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/rls.h"
 
 #include "compat.h"
 #include "errors.h"
@@ -41,6 +42,7 @@
 #include "statement.h"
 
 #define VIEW_LOCK_CLASS		3	/* 1 and 2 are SQL's own advisory locks */
+#define MAX_CACHED_VIEWS	1024
 
 typedef struct CacheKey
 {
@@ -348,8 +350,11 @@ registry_locked_view(const text *service_id, const text *view_id)
 	}
 
 	AcceptInvalidationMessages();
-	if (!cache_valid)
+	if (!cache_valid || hash_get_num_entries(cache) >= MAX_CACHED_VIEWS)
 		reset_cache();
+	/* What policies let the role see may depend on settings. */
+	if (check_enable_rls(views_relation, InvalidOid, true) == RLS_ENABLED)
+		return registry_current_view(service_id, view_id);
 	key.role = GetUserId();
 	key.hash = view_hash(service_id, view_id);
 	entry = hash_search(cache, &key, HASH_FIND, NULL);
@@ -566,7 +571,11 @@ static void
 check_retention(const Interval *retention)
 {
 	Interval	zero = {0};
+	Interval	most = {.month = 12 * 1000};
 
+	if (DatumGetBool(DirectFunctionCall2(interval_gt, IntervalPGetDatum(unconstify(Interval *, retention)),
+										 IntervalPGetDatum(&most))))
+		RAISE(MV_VALUE_INVALID, errmsg("receipt_retention is more than 1000 years"));
 	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(unconstify(Interval *, retention)),
 										 IntervalPGetDatum(&zero))))
 		RAISE(MV_VALUE_INVALID, errmsg("receipt_retention is negative"));
