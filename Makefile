@@ -80,9 +80,15 @@ REGRESS = \
 	safe \
 	receipts \
 	batch \
+	findings \
+	kick \
+	wait \
 	page \
 	plans \
+	tenants \
 	errors \
+	generation \
+	collect \
 	follow \
 	rebuild \
 	deliver \
@@ -99,12 +105,27 @@ ISOLATION = \
 	follow_follow \
 	follow_late \
 	hot_key \
+	kick_grant \
+	kick_isolation \
+	kick_take_over \
 	no_deadlock \
 	observe_receipt \
 	safe_passes \
 	safe_same_event \
 	safe_same_step \
-	safe_skips
+	safe_skips \
+	wait_commit \
+	begin_rebuild_race \
+	promote_apply \
+	promote_promote \
+	promote_step \
+	promote_reader \
+	promote_rr_apply \
+	collect_apply \
+	collect_page \
+	drop_generation_apply \
+	skipped_row \
+	rebuild_late
 TAP = \
 	001_crash \
 	002_concurrent \
@@ -114,7 +135,9 @@ TAP = \
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
-	test/bin/readme
+	test/bin/readme \
+	test/bin/waiters \
+	test/bin/soak
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

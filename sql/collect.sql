@@ -29,7 +29,7 @@ CREATE FUNCTION unsafemv.collect_eligible(
 	AS 'MODULE_PATHNAME', 'unsafemv_collect_eligible' LANGUAGE C
 	SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION unsafemv.collect_eligible(text, text, bigint, bigint, unsafemv.suid, bigint) IS
-	'Collects every tentative row that garbage_collect would, skipping rows that an unsafe transaction holds; refolds rows a safe step had to skip; then deletes settled receipts older than the view''s retention in SUID order and raises the receipt floor. max_rows bounds each of these (NULL: no bound). safe_head NULL: nothing. Returns the number of tentative rows collected; 0 where a guard does not hold. While a candidate exists, receipts observed since it began are kept. Errors: MV_VIEW_MISSING, MV_INSTANCE_MISSING, MV_GENERATION_INVALID, MV_VALUE_INVALID. Isolation: any; queues for the generation''s row, never for an unsafe transaction.';
+	'Collects every tentative row that garbage_collect would, skipping rows that an unsafe transaction holds; refolds rows a safe step had to skip; then deletes settled receipts older than the view''s retention in SUID order and raises the receipt floor. max_rows bounds each of these (NULL: no bound). safe_head NULL: nothing. Returns the number of tentative rows collected; 0 where a guard does not hold. While a candidate exists, receipts observed since it began, and those it has not settled itself, are kept: promotion compares the two. Errors: MV_VIEW_MISSING, MV_INSTANCE_MISSING, MV_GENERATION_INVALID, MV_VALUE_INVALID. Isolation: any; queues for the generation''s row, never for an unsafe transaction.';
 
 REVOKE ALL ON FUNCTION
 	unsafemv.garbage_collect(text, text, bigint, bigint, text, bigint, unsafemv.suid, unsafemv.suid, boolean),

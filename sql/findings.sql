@@ -49,7 +49,7 @@ CREATE FUNCTION unsafemv.resolve_finding(
 	AS 'MODULE_PATHNAME', 'unsafemv_resolve_finding' LANGUAGE C
 	SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION unsafemv.resolve_finding(text, text, text, text) IS
-	'Resolves findings of the active generation. kind: checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event or dismissed-event. event_id: of this event; NULL: all of the kind. Returns whether one was open. Errors: MV_VALUE_INVALID (unknown kind), MV_VIEW_MISSING, MV_INSTANCE_MISSING. Isolation: any; above READ COMMITTED 40001 if the view or the finding has moved.';
+	'Resolves findings of the active generation. kind: checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event, dismissed-event or forced-promotion. event_id: of this event; NULL: all of the kind. Returns whether one was open. Errors: MV_VALUE_INVALID (unknown kind), MV_VIEW_MISSING, MV_INSTANCE_MISSING. Isolation: any; above READ COMMITTED 40001 if the view or the finding has moved.';
 REVOKE ALL ON FUNCTION unsafemv.resolve_finding(text, text, text, text) FROM PUBLIC;
 
 CREATE FUNCTION unsafemv.read_findings(

@@ -8,6 +8,7 @@ COMMENT ON FUNCTION unsafemv.derived_entries(jsonb, jsonb) IS
 REVOKE ALL ON FUNCTION unsafemv.derived_entries(jsonb, jsonb) FROM PUBLIC;
 
 -- Counts stop at 1,000: the view is for scraping and must not read a whole table.
+-- ORDER BY keeps the planner on the index that ends there.
 CREATE VIEW unsafemv.status WITH (security_invoker = true) AS
 SELECT s.service_id, s.view_id, s.generation, s.definition_version, s.last_suid AS head,
 	pg_catalog.clock_timestamp() - unsafemv.suid_timestamp(s.last_suid) AS head_age,
@@ -15,18 +16,18 @@ SELECT s.service_id, s.view_id, s.generation, s.definition_version, s.last_suid 
 		SELECT FROM unsafemv.unsafe_rows u
 		WHERE u.service_id = s.service_id AND u.view_no = s.view_no AND u.generation = s.generation
 			AND u.source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above(s.last_suid)
-		LIMIT 1000) c) AS tentative_rows,
+		ORDER BY u.source_suid LIMIT 1000) c) AS tentative_rows,
 	(SELECT pg_catalog.clock_timestamp() - r.observed_at FROM unsafemv.receipts r
 	 WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation AND NOT r.settled
 	 ORDER BY r.suid LIMIT 1) AS oldest_unsettled_age,
 	(SELECT pg_catalog.count(*) FROM (
 		SELECT FROM unsafemv.receipts r
 		WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation AND NOT r.settled
-		LIMIT 1000) c) AS unsettled,
+		ORDER BY r.suid LIMIT 1000) c) AS unsettled,
 	(SELECT pg_catalog.count(*) FROM (
 		SELECT FROM unsafemv.receipts r
 		WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation
-		LIMIT 1000) c) AS receipts,
+		ORDER BY r.event_id LIMIT 1000) c) AS receipts,
 	CASE
 		WHEN s.generation IS NULL THEN 'MV_INSTANCE_MISSING'
 		WHEN s.rebuild_required OR s.offender_suid IS NOT NULL THEN 'UNSAFE_BEHIND_FRONTIER'

@@ -237,7 +237,7 @@ COMMENT ON COLUMN unsafemv.findings.first_seen IS 'When it was recorded first.';
 COMMENT ON COLUMN unsafemv.findings.last_seen IS 'When it was recorded last.';
 COMMENT ON COLUMN unsafemv.findings.attempts IS 'How often it was recorded.';
 COMMENT ON COLUMN unsafemv.findings.service_id IS 'Tenant.';
-COMMENT ON COLUMN unsafemv.findings.kind IS 'checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event or dismissed-event.';
+COMMENT ON COLUMN unsafemv.findings.kind IS 'checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event, dismissed-event or forced-promotion.';
 COMMENT ON COLUMN unsafemv.findings.event_id IS 'The event concerned, if one is.';
 COMMENT ON COLUMN unsafemv.findings.suid IS 'Its SUID.';
 COMMENT ON COLUMN unsafemv.findings.detail IS 'What was seen.';

@@ -91,6 +91,7 @@ collect_receipts(const View *view, int64 generation, const Suid *head, int64 bud
 	uint64		count;
 	uint64		old = 0;
 	Suid		last;
+	TimestampTz newest = DT_NOBEGIN;
 
 	registry_instance(values, view, generation);
 	values[3] = SuidPGetDatum(head);
@@ -100,14 +101,16 @@ collect_receipts(const View *view, int64 generation, const Suid *head, int64 bud
 	{
 		bool		isnull;
 
-		/* In order: the first one that is too young ends it. */
-		if (!DatumGetBool(statement_value(old, 2, &isnull)))
+		/* In order: the first one that has to stay ends it. */
+		if (!DatumGetBool(statement_value(old, 3, &isnull)))
 			break;
+		newest = Max(newest, DatumGetTimestampTz(statement_value(old, 2, &isnull)));
 	}
 	if (old == 0)
 		return 0;
 	(void) statement_suid(old - 1, 1, &last);
 	values[3] = SuidPGetDatum(&last);
+	values[4] = TimestampTzGetDatum(newest);
 	(void) statement_execute(STATEMENT_COLLECT_RECEIPTS, values, NULL);
 	(void) statement_execute(STATEMENT_FLOOR_WRITE, values, NULL);
 	return old;

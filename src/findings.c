@@ -187,7 +187,7 @@ kind_argument(FunctionCallInfo fcinfo, int argno)
 			return (FindingKind) kind;
 	RAISE(MV_VALUE_INVALID,
 		  errmsg("unknown kind of finding \"%s\"", mutation_clip(PG_GETARG_TEXT_PP(argno))),
-		  errhint("Known are checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event and dismissed-event."));
+		  errhint("Known are checkpoint-ahead, ordering-quarantine, unsafe-failure, poison-event, skipped-event, late-event, dismissed-event and forced-promotion."));
 	return FINDING_CHECKPOINT_AHEAD;	/* not reached */
 }
 

@@ -272,21 +272,26 @@ kept_bytes(const TentativeRow *row)
 	return total;
 }
 
-/* Beyond the cap, the oldest half becomes one operation at its place. */
+/*
+ * Beyond the cap, the oldest half becomes one operation at its place; again while
+ * few but large operations are beyond it.
+ */
 static void
 cap_kept(TentativeRow *row, const RowImage *base)
 {
-	int			half = row->nkept / 2;
-	RowImage	image;
+	while (row->nkept > 1 &&
+		   (row->nkept > FOLD_MAX_KEPT_EVENTS || kept_bytes(row) > FOLD_MAX_KEPT_BYTES))
+	{
+		int			half = row->nkept / 2;
+		RowImage	image;
 
-	if (half == 0 ||
-		(row->nkept <= FOLD_MAX_KEPT_EVENTS && kept_bytes(row) <= FOLD_MAX_KEPT_BYTES) ||
-		(half == 1 && mutation_is_full(&row->kept[0].operations)))
-		return;
-	fold_events(base, row->kept, half, &image);
-	snapshot_event(&image, &row->kept[half - 1].suid, &row->kept[half - 1]);
-	row->nkept -= half - 1;
-	memmove(row->kept, row->kept + half - 1, row->nkept * sizeof(KeptEvent));
+		if (half == 1 && mutation_is_full(&row->kept[0].operations))
+			half = 2;
+		fold_events(base, row->kept, half, &image);
+		snapshot_event(&image, &row->kept[half - 1].suid, &row->kept[half - 1]);
+		row->nkept -= half - 1;
+		memmove(row->kept, row->kept + half - 1, row->nkept * sizeof(KeptEvent));
+	}
 }
 
 /* The rest of the row follows from its list of events, its base and its image. */

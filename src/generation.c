@@ -66,6 +66,13 @@ instance_missing(const View *view, int64 generation)
 		  registry_errdetail_generation(view, generation));
 }
 
+static void
+no_number_left(const View *view)
+{
+	RAISE(MV_GENERATION_INVALID, errmsg("view has given out its last generation number"),
+		  registry_errdetail(view), errhint("Numbers are never used again; create another view."));
+}
+
 int64
 generation_begin(const View *view, int64 definition_version, bool has_generation,
 				 int64 generation, const Suid *last_suid)
@@ -85,6 +92,8 @@ generation_begin(const View *view, int64 definition_version, bool has_generation
 	nulls[2] = !has_generation;
 	if (statement_execute(STATEMENT_GENERATION_ALLOCATE, values, nulls) == 0)
 	{
+		if (!has_generation)
+			no_number_left(view);
 		registry_instance(values, view, generation);
 		if (statement_execute(STATEMENT_HEAD_READ, values, NULL) > 0)
 			RAISE(MV_INSTANCE_EXISTS, errmsg("generation exists already"),
@@ -131,13 +140,16 @@ unsafemv_next_generation(PG_FUNCTION_ARGS)
 	text	   *service_id = registry_service_argument(fcinfo, 0);
 	text	   *view_id = registry_view_argument(fcinfo, 1);
 	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
+	View	   *view;
 	int64		next;
 	bool		isnull;
 
 	statement_begin();
-	(void) registry_read_view(service_id, view_id);
+	view = registry_read_view(service_id, view_id);
 	(void) statement_read(STATEMENT_GENERATION_NEXT, values, NULL);
 	next = DatumGetInt64(statement_value(0, 1, &isnull));
+	if (isnull)
+		no_number_left(view);
 	statement_end();
 	PG_RETURN_INT64(next);
 }
@@ -155,6 +167,24 @@ read_quarantine(const View *view, int64 generation, text **event_id, Suid *suid)
 	*event_id = DatumGetTextPCopy(statement_value(0, 1, &isnull));
 	(void) statement_suid(0, 2, suid);
 	return true;
+}
+
+/*
+ * Has the candidate folded the quarantined event?  At or below its receipt floor
+ * nobody can tell any more but by the digest of the whole history.
+ */
+static bool
+has_folded(const View *view, int64 candidate, const Generation *state,
+		   const text *event_id, const Suid *suid)
+{
+	Datum		values[5];
+
+	if (state->has_floor && suid_compare(suid, &state->floor) <= 0)
+		return true;
+	registry_instance(values, view, candidate);
+	values[3] = PointerGetDatum(event_id);
+	values[4] = SuidPGetDatum(suid);
+	return statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) > 0;
 }
 
 #define NOT_VERIFIED(view, generation, ...) \
@@ -190,15 +220,10 @@ generation_prove(const View *view, int64 generation, int64 count, const Suid *ma
 		  memcmp(VARDATA_ANY(digest), VARDATA_ANY(state.history_digest),
 				 VARSIZE_ANY_EXHDR(digest)) != 0)))
 		NOT_VERIFIED(view, generation, errmsg("history digest of the source differs from the candidate's"));
-	if (view->has_active && read_quarantine(view, view->active_generation, &event_id, &suid))
-	{
-		registry_instance(values, view, generation);
-		values[3] = PointerGetDatum(event_id);
-		values[4] = SuidPGetDatum(&suid);
-		if (statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) == 0)
-			NOT_VERIFIED(view, generation,
-						 errmsg("candidate has not folded the quarantined event \"%s\"", mutation_clip(event_id)));
-	}
+	if (view->has_active && read_quarantine(view, view->active_generation, &event_id, &suid) &&
+		!has_folded(view, generation, &state, event_id, &suid))
+		NOT_VERIFIED(view, generation,
+					 errmsg("candidate has not folded the quarantined event \"%s\"", mutation_clip(event_id)));
 
 	registry_instance(values, view, generation);
 	values[3] = Int64GetDatum(count);
@@ -353,24 +378,76 @@ refold_rows(const View *view, int64 generation, const Generation *state)
 	}
 }
 
-/* Carry the tentative state above the candidate's head; the number of events. */
-static int64
-carry_state(const View *view, int64 active, int64 candidate, const Generation *candidate_state)
+/* No event may have one SUID here and another there. */
+static void
+check_contradictions(const View *view, int64 active, int64 candidate, const Generation *candidate_state)
 {
 	Datum		values[5];
 	bool		nulls[5] = {0};
-	int64		carried;
+	bool		isnull;
 
 	registry_instance(values, view, active);
 	values[3] = Int64GetDatum(candidate);
 	values[4] = SuidPGetDatum(&candidate_state->head);
 	nulls[4] = !candidate_state->has_head;
-	carried = statement_execute(STATEMENT_CARRY_RECEIPTS, values, nulls);
+	if (statement_execute(STATEMENT_PROMOTION_CONTRADICTION, values, nulls) == 0)
+		return;
+	RAISE(UNSAFE_SUID_CONTRADICTION,
+		  errmsg("event \"%s\" has SUID %s in the active generation, %s in the candidate",
+				 mutation_clip(DatumGetTextPP(statement_value(0, 1, &isnull))),
+				 suid_cstring(DatumGetSuidP(statement_value(0, 2, &isnull))),
+				 suid_cstring(DatumGetSuidP(statement_value(0, 3, &isnull)))),
+		  registry_errdetail_generation(view, candidate),
+		  errhint("An event has one SUID; look for the producer that broke this."));
+}
+
+/* Carry the tentative state above the candidate's head; the number of events. */
+static int64
+carry_state(const View *view, int64 active, const Generation *active_state,
+			int64 candidate, const Generation *candidate_state)
+{
+	Datum		values[6];
+	bool		nulls[6] = {0};
+	int64		carried = 0;
+	uint64		moved;
+
+	registry_instance(values, view, active);
+	values[3] = Int64GetDatum(candidate);
+	values[4] = SuidPGetDatum(&candidate_state->head);
+	values[5] = SuidPGetDatum(&active_state->head);
+	nulls[4] = !candidate_state->has_head;
+	nulls[5] = !active_state->has_head;
+	moved = statement_execute(STATEMENT_CARRY_RECEIPTS, values, nulls);
+	for (uint64 row = 0; row < moved; row++)
+	{
+		bool		isnull;
+
+		if (!DatumGetBool(statement_value(row, 1, &isnull)))
+			carried++;
+	}
 	(void) statement_execute(STATEMENT_CARRY_ROWS, values, nulls);
 	(void) statement_execute(STATEMENT_CARRY_MARKERS, values, nulls);
 	if (view->base_composed)
 		refold_rows(view, candidate, candidate_state);
 	return carried;
+}
+
+/* The greatest SUIDs the view has seen stay known to the new generation. */
+static void
+carry_maxima(const View *view, int64 active, const Generation *active_state, int64 candidate)
+{
+	Datum		values[5];
+	bool		nulls[5] = {0};
+	Suid		observed;
+
+	registry_instance(values, view, active);
+	(void) statement_execute(STATEMENT_RECEIPT_MAXIMUM, values, NULL);
+	nulls[3] = !statement_suid(0, 1, &observed);
+	registry_instance(values, view, candidate);
+	values[3] = SuidPGetDatum(&observed);
+	values[4] = SuidPGetDatum(&active_state->settled_max);
+	nulls[4] = !active_state->has_settled_max;
+	(void) statement_execute(STATEMENT_CARRY_MAXIMA, values, nulls);
 }
 
 /* Tentative events above the candidate's head, in SUID order; their number. */
@@ -436,13 +513,22 @@ generation_promote(text *service_id, text *view_id, int64 candidate, int64 activ
 		instance_missing(view, active);
 
 	read_gate(view, candidate, &closed, &proven);
-	if (read_quarantine(view, active, &quarantined, &quarantined_suid) && !proven)
-		NOT_VERIFIED(view, candidate,
-					 errmsg("active generation is quarantined and the candidate has no valid rebuild proof"));
+	if (read_quarantine(view, active, &quarantined, &quarantined_suid))
+	{
+		if (!proven)
+			NOT_VERIFIED(view, candidate,
+						 errmsg("active generation is quarantined and the candidate has no valid rebuild proof"));
+		if (!has_folded(view, candidate, &candidate_state, quarantined, &quarantined_suid))
+			NOT_VERIFIED(view, candidate,
+						 errmsg("candidate has not folded the quarantined event \"%s\"",
+								mutation_clip(quarantined)));
+	}
+	check_contradictions(view, active, candidate, &candidate_state);
 	forced = check_distance(view, active, &active_state, candidate, &candidate_state, closed, force);
+	carry_maxima(view, active, &active_state, candidate);
 
 	if (active_state.definition_version == candidate_state.definition_version)
-		*carried = carry_state(view, active, candidate, &candidate_state);
+		*carried = carry_state(view, active, &active_state, candidate, &candidate_state);
 	else
 		nevents = read_tentative_events(view, active, &candidate_state, &events);
 
@@ -574,6 +660,9 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	StringInfoData detail;
 
 	registry_require(fcinfo, 4, "reason");
+	if (VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(4)) == 0)
+		RAISE(MV_VALUE_INVALID, errmsg("argument \"reason\" is empty"),
+			  errhint("Say why the event shall not count; it is kept as a finding."));
 	statement_begin();
 	view = registry_current_view(service_id, view_id);
 	generation = registry_resolve_generation(view, false, 0);
@@ -584,11 +673,16 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	values[3] = PointerGetDatum(event_id);
 	values[4] = SuidPGetDatum(suid);
 	if (statement_execute(STATEMENT_RECEIPT_DISMISS, values, NULL) == 0)
-		RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
-			  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
-						mutation_clip(service_id), mutation_clip(view_id), (long long) generation,
-						mutation_clip(event_id), suid_cstring(suid)),
-			  errhint("Only an event that was delivered can be dismissed."));
+	{
+		if (statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) == 0)
+			RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
+				  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
+							mutation_clip(service_id), mutation_clip(view_id), (long long) generation,
+							mutation_clip(event_id), suid_cstring(suid)),
+				  errhint("Only an event that was delivered can be dismissed."));
+		statement_end();
+		PG_RETURN_BOOL(false);
+	}
 	receipts_unmark(view, generation, &values[4], 1);
 	initStringInfo(&detail);
 	appendStringInfoString(&detail, "{\"reason\": ");

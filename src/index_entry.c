@@ -243,6 +243,13 @@ index_entry_declare(Jsonb *indexes, DeclaredIndexes *result)
 		while (JsonbIteratorNext(&iterator, &name, true) == WJB_KEY)
 		{
 			(void) JsonbIteratorNext(&iterator, &member, true);
+			if (!jsonb_string_is(&name, "id") && !jsonb_string_is(&name, "type") &&
+				!jsonb_string_is(&name, "path"))
+				RAISE(MV_VALUE_INVALID,
+					  errmsg("unknown member \"%s\" of an index declaration",
+							 errors_clip(name.val.string.val, name.val.string.len)),
+					  errdetail("Path $[%d].", i),
+					  errhint("Members are id, type and path."));
 			if (member.type != jbvString || member.val.string.len == 0)
 				RAISE(MV_VALUE_INVALID,
 					  errmsg("member \"%s\" of an index declaration is not a string, or empty",
@@ -260,13 +267,8 @@ index_entry_declare(Jsonb *indexes, DeclaredIndexes *result)
 						  errdetail("Path $[%d].type.", i));
 				has_type = true;
 			}
-			else if (jsonb_string_is(&name, "path"))
-				split_path(&member, index);
 			else
-				RAISE(MV_VALUE_INVALID,
-					  errmsg("unknown member \"%s\" of an index declaration",
-							 pnstrdup(name.val.string.val, name.val.string.len)),
-					  errdetail("Path $[%d].", i));
+				split_path(&member, index);
 		}
 		if (index->index_id == NULL || !has_type || index->path == NULL)
 			RAISE(MV_VALUE_INVALID,

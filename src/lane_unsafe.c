@@ -44,6 +44,7 @@ typedef struct Delivery
 {
 	Event	   *event;
 	Claim	   *claim;
+	bool		repeated;		/* an earlier one of the call has the same claim */
 	bool	   *done;			/* of the claim: an event of it was taken in */
 	Outcome		outcome;
 	bool		duplicate;
@@ -106,7 +107,18 @@ find_key(ApplyCall *call, const text *row_key)
 	return bsearch(&wanted, call->keys, call->nkeys, sizeof(TouchedKey), compare_touched);
 }
 
-/* The keys of events whose receipts are ours, each once, in C byte order. */
+/*
+ * Does the event touch its keys?  Not without a receipt of ours; and one that
+ * comes again in the call only if the first might be refused.
+ */
+static bool
+touches_keys(const ApplyCall *call, const Delivery *delivery)
+{
+	return delivery->claim != NULL && delivery->claim->state == CLAIM_NEW &&
+		(call->report || !delivery->repeated);
+}
+
+/* The keys that events touch, each once, in C byte order. */
 static void
 collect_keys(ApplyCall *call, Delivery *deliveries, int count)
 {
@@ -114,7 +126,7 @@ collect_keys(ApplyCall *call, Delivery *deliveries, int count)
 	int			unique = 0;
 
 	for (int i = 0; i < count; i++)
-		if (deliveries[i].claim != NULL && deliveries[i].claim->state == CLAIM_NEW)
+		if (touches_keys(call, &deliveries[i]))
 			total += deliveries[i].event->plan.nkeys;
 	call->nkeys = 0;
 	call->keys = palloc0(Max(total, 1) * sizeof(TouchedKey));
@@ -122,7 +134,7 @@ collect_keys(ApplyCall *call, Delivery *deliveries, int count)
 	{
 		const Event *event = deliveries[i].event;
 
-		if (deliveries[i].claim == NULL || deliveries[i].claim->state != CLAIM_NEW)
+		if (!touches_keys(call, &deliveries[i]))
 			continue;
 		for (int j = 0; j < event->plan.nkeys; j++)
 		{
@@ -658,6 +670,7 @@ prepare_claims(Delivery *deliveries, int count, Claim **claims, int *nclaims)
 		{
 			if (suid_compare(&order[i - 1]->event->suid, &event->suid) != 0)
 				return false;
+			order[i]->repeated = true;
 		}
 		else
 		{
@@ -905,6 +918,8 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 	call.observed_at = PG_ARGISNULL(10) ? GetCurrentTimestamp() : PG_GETARG_TIMESTAMPTZ(10);
 	if (TIMESTAMP_NOT_FINITE(call.observed_at))
 		RAISE(MV_VALUE_INVALID, errmsg("observed_at is not finite"));
+	/* A client's clock that is ahead must not keep receipts for longer. */
+	call.observed_at = Min(call.observed_at, GetCurrentTimestamp());
 
 	statement_begin();
 	begin_call(&call, service_id, view_id,

@@ -813,6 +813,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 	JsonbValue	name;
 	JsonbValue	member;
 	JsonbContainer *lists[LIST_COUNT] = {0};
+	const char *names[LIST_COUNT] = {0};
 
 	memset(result, 0, sizeof(MutationPlan));
 	state.source = source;
@@ -845,10 +846,10 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 			FAIL(&state, MV_PLAN_INVALID,
 				 errmsg("unknown member \"%s\" of a mutation plan",
 						pnstrdup(name.val.string.val, name.val.string.len)),
-				 errhint("Members are rowUpserts, rowPatches, rowDeletes, indexEntries and indexDeletes."));
+				 errhint("Members are rowUpserts, rowPatches, rowDeletes (or upserts, patches, deletes), indexEntries and indexDeletes."));
 			return false;
 		}
-		state.list = list_names[list][0];
+		state.list = names[list] = list_names[list][jsonb_string_is(&name, list_names[list][0]) ? 0 : 1];
 		if (lists[list] != NULL)
 		{
 			FAIL(&state, MV_PLAN_INVALID, errmsg("list is given under both its names"));
@@ -870,7 +871,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 			continue;
 		if (list >= LIST_INDEX_DELETES && state.touched == NULL)
 			collect_touched(&state);
-		state.list = list_names[list][0];
+		state.list = names[list];
 		state.item = -1;
 		iterator = JsonbIteratorInit(lists[list]);
 		(void) JsonbIteratorNext(&iterator, &member, true);

@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/rls.h"
 
 #include "compat.h"
 #include "errors.h"
@@ -41,6 +42,7 @@
 #include "statement.h"
 
 #define VIEW_LOCK_CLASS		3	/* 1 and 2 are SQL's own advisory locks */
+#define MAX_CACHED_VIEWS	1024
 
 typedef struct CacheKey
 {
@@ -159,20 +161,13 @@ registry_read_view(const text *service_id, const text *view_id)
 	return make_view(service_id, view_id);
 }
 
-/* What stands in the way of the exclusive lock or the generation rows. */
+/* The holders that a statement names. */
 static char *
-lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
+list_holders(StatementKind kind, Datum *values)
 {
-	Datum		values[5];
+	uint64		count = statement_execute(kind, values, NULL);
 	StringInfoData holders;
-	uint64		count;
 
-	values[0] = Int64GetDatum(tag->locktag_field2);
-	values[1] = Int64GetDatum(tag->locktag_field3);
-	values[2] = Int64GetDatum(VIEW_LOCK_CLASS);
-	values[3] = PointerGetDatum(service_id);
-	values[4] = Int64GetDatum(view_no);
-	count = statement_execute(STATEMENT_LOCK_HOLDERS, values, NULL);
 	initStringInfo(&holders);
 	for (uint64 i = 0; i < count; i++)
 	{
@@ -183,7 +178,36 @@ lock_holders(const LOCKTAG *tag, const text *service_id, int64 view_no)
 			appendStringInfo(&holders, "%s%s", holders.len > 0 ? ", " : "",
 							 TextDatumGetCString(holder));
 	}
-	return holders.len > 0 ? holders.data : pstrdup("unknown");
+	return holders.len > 0 ? holders.data : pstrdup("gone meanwhile");
+}
+
+/* The numbers of a view's generations, ascending. */
+static int
+list_generations(const text *service_id, int64 view_no, int64 **generations)
+{
+	Datum		values[2] = {PointerGetDatum(service_id), Int64GetDatum(view_no)};
+	uint64		count = statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
+
+	*generations = palloc(Max(count, 1) * sizeof(int64));
+	for (uint64 i = 0; i < count; i++)
+	{
+		bool		isnull;
+
+		(*generations)[i] = DatumGetInt64(statement_value(i, 1, &isnull));
+	}
+	return (int) count;
+}
+
+/* Let the next wait for a lock end at the deadline. */
+static void
+bound_lock_wait(TimestampTz deadline)
+{
+	long		remaining = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+	char		timeout[32];
+
+	snprintf(timeout, sizeof(timeout), "%ld", Max(remaining, 1L));
+	(void) set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
@@ -197,24 +221,38 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	LOCKTAG		tag;
-	bool		busy = false;
+	char	   *holders = NULL;
+	volatile bool locked = false;
+	volatile bool busy = false;
 
+	/* Named before we queue: afterwards those who queued behind us hold it too. */
 	view_lock_tag(&tag, service_id, view_id);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		holders = list_holders(STATEMENT_LOCK_HOLDERS,
+							   (Datum[]) {Int64GetDatum(tag.locktag_field2), Int64GetDatum(tag.locktag_field3),
+										  Int64GetDatum(VIEW_LOCK_CLASS)});
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);
 	PG_TRY();
 	{
 		int			level = NewGUCNestLevel();
-		char		timeout[32];
-		Datum		values[2];
+		TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), registry_promotion_timeout);
+		Datum		values[3];
+		int64	   *generations;
+		int			count;
 
-		snprintf(timeout, sizeof(timeout), "%d", registry_promotion_timeout);
-		(void) set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+		bound_lock_wait(deadline);
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		locked = true;
+		count = list_generations(service_id, view_no, &generations);
 		values[0] = PointerGetDatum(service_id);
 		values[1] = Int64GetDatum(view_no);
-		(void) statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
+		for (int k = 0; k < count; k++)
+		{
+			bound_lock_wait(deadline);
+			values[2] = Int64GetDatum(generations[k]);
+			(void) statement_execute(STATEMENT_GENERATION_LOCK, values, NULL);
+		}
 		AtEOXact_GUC(false, level);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(caller);
@@ -236,12 +274,15 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	}
 	PG_END_TRY();
 
+	if (busy && locked)
+		holders = list_holders(STATEMENT_ROW_HOLDERS,
+							   (Datum[]) {PointerGetDatum(service_id), Int64GetDatum(view_no)});
 	if (busy)
 		RAISE(MV_PROMOTION_BUSY,
 			  errmsg("view is in use by transactions that did not end within %d ms",
 					 registry_promotion_timeout),
 			  errdetail("Service \"%s\", view \"%s\". Holders: %s.",
-						mutation_clip(service_id), mutation_clip(view_id), lock_holders(&tag, service_id, view_no)),
+						mutation_clip(service_id), mutation_clip(view_id), holders),
 			  errhint("Retry, end those transactions, or raise unsafemv.promotion_timeout."));
 	return registry_current_view(service_id, view_id);
 }
@@ -309,8 +350,11 @@ registry_locked_view(const text *service_id, const text *view_id)
 	}
 
 	AcceptInvalidationMessages();
-	if (!cache_valid)
+	if (!cache_valid || hash_get_num_entries(cache) >= MAX_CACHED_VIEWS)
 		reset_cache();
+	/* What policies let the role see may depend on settings. */
+	if (check_enable_rls(views_relation, InvalidOid, true) == RLS_ENABLED)
+		return registry_current_view(service_id, view_id);
 	key.role = GetUserId();
 	key.hash = view_hash(service_id, view_id);
 	entry = hash_search(cache, &key, HASH_FIND, NULL);
@@ -530,7 +574,11 @@ static void
 check_interval(const char *name, const Interval *value)
 {
 	Interval	zero = {0};
+	Interval	most = {.month = 12 * 1000};
 
+	if (DatumGetBool(DirectFunctionCall2(interval_gt, IntervalPGetDatum(unconstify(Interval *, value)),
+										 IntervalPGetDatum(&most))))
+		RAISE(MV_VALUE_INVALID, errmsg("%s is more than 1000 years", name));
 	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(unconstify(Interval *, value)),
 										 IntervalPGetDatum(&zero))))
 		RAISE(MV_VALUE_INVALID, errmsg("%s is negative", name));
@@ -682,9 +730,8 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 	int64		budget = PG_ARGISNULL(2) ? PG_INT64_MAX : PG_GETARG_INT64(2);
 	View	   *view;
 	int64	   *generations;
-	uint64		count;
+	int			count;
 	int64		remaining = 0;
-	bool		isnull;
 	Datum		values[3];
 
 	if (budget < 0)
@@ -702,12 +749,8 @@ unsafemv_drop_view(PG_FUNCTION_ARGS)
 		registry_view_missing(service_id, view_id);
 	values[1] = Int64GetDatum(view->view_no);
 	(void) statement_execute(STATEMENT_VIEW_DEACTIVATE, values, NULL);
-	count = statement_execute(STATEMENT_GENERATION_LIST, values, NULL);
-	generations = palloc(Max(count, 1) * sizeof(int64));
-	for (uint64 i = 0; i < count; i++)
-		generations[i] = DatumGetInt64(statement_value(i, 1, &isnull));
-
-	for (uint64 i = 0; i < count; i++)
+	count = list_generations(service_id, view->view_no, &generations);
+	for (int i = 0; i < count; i++)
 		remaining += registry_drop_rows(view, generations[i], &budget);
 	if (remaining == 0)
 		(void) statement_execute(STATEMENT_VIEW_DELETE, values, NULL);

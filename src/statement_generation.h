@@ -10,10 +10,11 @@
 	[STATEMENT_GENERATION_ALLOCATE] = {"ttn",
 		"UPDATE unsafemv.views SET last_generation = coalesce($3, last_generation + 1) "
 		"WHERE service_id = $1 AND view_id = $2 AND active_generation IS NOT NULL "
-		"AND ($3 IS NULL OR $3 > last_generation) RETURNING last_generation"},
+		"AND CASE WHEN $3 IS NULL THEN last_generation < 9223372036854775807 ELSE $3 > last_generation END "
+		"RETURNING last_generation"},
 	/* $1 service_id, $2 view_id */
 	[STATEMENT_GENERATION_NEXT] = {"tt",
-		"SELECT last_generation + 1 FROM unsafemv.views WHERE service_id = $1 AND view_id = $2"},
+		"SELECT CASE WHEN last_generation < 9223372036854775807 THEN last_generation + 1 END FROM unsafemv.views WHERE service_id = $1 AND view_id = $2"},
 	/* $4 status */
 	[STATEMENT_GENERATION_STATUS] = {"tnnt",
 		"UPDATE unsafemv.generations SET status = $4, updated_at = clock_timestamp(), "
@@ -48,11 +49,11 @@
 	[STATEMENT_RECEIPT_KNOWN] = {"tnnT",
 		"SELECT r.event_id FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
-	/* $4 event_id, $5 suid */
+	/* Unless it is settled, that is, folded; $4 event_id, $5 suid */
 	[STATEMENT_RECEIPT_DISMISS] = {"tnnts",
 		"UPDATE unsafemv.receipts SET settled = true, outcome = 'dismissed' "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND event_id = $4 "
-		"AND suid OPERATOR(unsafemv.=) $5"},
+		"AND suid OPERATOR(unsafemv.=) $5 AND NOT settled"},
 
 /*
  * Receipts of the active generation ($3) at or below the candidate's head ($5)
@@ -68,7 +69,8 @@
 	"AND r.suid OPERATOR(unsafemv.<=) $5 AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6) " \
 	"AND r.outcome <> ALL ('{no-change,dismissed}')) x " \
 	"WHERE NOT EXISTS (SELECT 1 FROM unsafemv.receipts c " \
-	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 AND c.event_id = x.event_id AND c.settled)"
+	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 AND c.event_id = x.event_id " \
+	"AND c.suid OPERATOR(unsafemv.=) x.suid AND c.settled)"
 
 	[STATEMENT_PROMOTION_MISSING] = {"tnnnss",
 		"SELECT count(*), (array_agg(x.event_id ORDER BY x.suid))[1:10] FROM " MISSING_IN_CANDIDATE},
@@ -77,11 +79,35 @@
 		"(service_id, view_no, generation, event_id, suid, settled, outcome, observed_at) "
 		"SELECT $1, $2, $4, x.event_id, x.suid, false, x.outcome, x.observed_at FROM " MISSING_IN_CANDIDATE
 		" ON CONFLICT DO NOTHING"},
-	/* Carry what lies above the new head ($5) to generation $4 */
-	[STATEMENT_CARRY_RECEIPTS] = {"tnnns",
+	/*
+	 * An event of the active generation ($3) that the candidate ($4) knows with
+	 * another SUID: of those it lacks, and of those to be carried above $5
+	 */
+	[STATEMENT_PROMOTION_CONTRADICTION] = {"tnnns",
+		"SELECT r.event_id, r.suid, c.suid FROM unsafemv.receipts r, LATERAL (SELECT k.suid FROM unsafemv.receipts k "
+		"WHERE k.service_id = $1 AND k.view_no = $2 AND k.generation = $4 AND k.event_id = r.event_id OFFSET 0) c "
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
+		"AND (NOT r.settled OR r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)) "
+		"AND c.suid OPERATOR(unsafemv.<>) r.suid LIMIT 1"},
+	/*
+	 * Carry what lies above the new head ($5) to generation $4: what is not settled,
+	 * or dismissed, or was settled ahead of the old head ($6)
+	 */
+	[STATEMENT_CARRY_RECEIPTS] = {"tnnnss",
 		"UPDATE unsafemv.receipts SET generation = $4 "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND NOT settled "
-		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)"},
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
+		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5) "
+		"AND (NOT settled OR outcome = 'dismissed' OR suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6)) "
+		"RETURNING settled"},
+	/*
+	 * What the view has ever seen stays known: $4 the greatest SUID received, $5 the
+	 * greatest settled ahead of the head
+	 */
+	[STATEMENT_CARRY_MAXIMA] = {"tnnss",
+		"UPDATE unsafemv.generations SET "
+		"observed_max_suid = coalesce(unsafemv.suid_larger(observed_max_suid, $4), observed_max_suid, $4), "
+		"settled_max_suid = coalesce(unsafemv.suid_larger(settled_max_suid, $5), settled_max_suid, $5) "
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	[STATEMENT_CARRY_ROWS] = {"tnnns",
 		"UPDATE unsafemv.unsafe_rows SET generation = $4 "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
@@ -178,19 +204,27 @@
 		"AND r.row_key >= u.row_key AND r.row_key <= u.row_key ORDER BY r.row_key LIMIT 1) k), "
 		"u.base_suid IS NOT NULL)) "
 		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED"},
-	/* Settled receipts at or below $4 in SUID order, at most $5 */
+	/*
+	 * Settled receipts at or below $4 in SUID order, at most $5, and whether each may
+	 * go: older than the retention, and no candidate still has to be compared with it
+	 */
 	[STATEMENT_COLLECT_RECEIPTS_READ] = {"tnnsn",
-		"SELECT r.suid, r.observed_at < least(clock_timestamp() - (SELECT v.receipt_retention FROM unsafemv.views v "
-		"WHERE v.service_id = $1 AND v.view_no = $2), (SELECT min(c.candidate_since) FROM unsafemv.generations c "
-		"WHERE c.service_id = $1 AND c.view_no = $2 AND c.status = 'candidate'), (SELECT h.late_horizon FROM unsafemv.generations h "
-		"WHERE h.service_id = $1 AND h.view_no = $2 AND h.generation = $3)) FROM unsafemv.receipts r "
+		"SELECT r.suid, r.observed_at, r.observed_at < least(clock_timestamp() - (SELECT v.receipt_retention "
+		"FROM unsafemv.views v WHERE v.service_id = $1 AND v.view_no = $2), (SELECT h.late_horizon FROM unsafemv.generations h "
+		"WHERE h.service_id = $1 AND h.view_no = $2 AND h.generation = $3)) "
+		"AND NOT EXISTS (SELECT 1 FROM unsafemv.generations c "
+		"WHERE c.service_id = $1 AND c.view_no = $2 AND c.status = 'candidate' "
+		"AND (r.observed_at >= c.candidate_since OR r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above(c.receipt_floor) "
+		"AND NOT EXISTS (SELECT 1 FROM unsafemv.receipts k WHERE k.service_id = $1 AND k.view_no = $2 "
+		"AND k.generation = c.generation AND k.event_id = r.event_id AND k.settled))) "
+		"FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) $4 "
 		"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT $5"},
-	/* Settled receipts at or below $4 */
-	[STATEMENT_COLLECT_RECEIPTS] = {"tnns",
+	/* Settled receipts at or below $4 observed at $5 or before */
+	[STATEMENT_COLLECT_RECEIPTS] = {"tnnsz",
 		"DELETE FROM unsafemv.receipts WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND settled "
-		"AND suid OPERATOR(unsafemv.<=) $4"},
+		"AND suid OPERATOR(unsafemv.<=) $4 AND observed_at <= $5"},
 	/* $4 the greatest SUID collected */
 	[STATEMENT_FLOOR_WRITE] = {"tnns",
 		"UPDATE unsafemv.generations SET receipt_floor = unsafemv.suid_larger(coalesce(receipt_floor, $4), $4), "

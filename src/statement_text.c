@@ -40,6 +40,21 @@
 	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid " \
 	"RETURNING u.row_key"
 
+/* The greatest SUID the generation g ever had a receipt of. */
+#define GREATEST_RECEIVED \
+	"(SELECT unsafemv.max(x.suid) FROM (" \
+	"(SELECT r.suid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 " \
+	"AND NOT r.settled ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1) UNION ALL " \
+	"(SELECT r.suid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 " \
+	"AND r.settled ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1) UNION ALL " \
+	"SELECT g.observed_max_suid) x)"
+
+/* A lock's holder, for people; a prepared transaction has no process. */
+#define HOLDER \
+	"coalesce('process ' || h.pid, 'prepared transaction ' || (SELECT string_agg(p.gid, ', ') " \
+	"FROM pg_locks t JOIN pg_prepared_xacts p ON p.transaction = t.transactionid " \
+	"WHERE t.locktype = 'transactionid' AND t.pid IS NULL AND t.virtualtransaction = h.virtualtransaction))"
+
 /* The row of a table with this row key, as a LATERAL subquery. */
 #define BY_ROW_KEY(columns, table, alias) \
 	"LATERAL (SELECT " columns " FROM unsafemv." table " " alias " " \
@@ -126,24 +141,21 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"g.rebuilt_source_event_count, g.rebuilt_source_max_suid::text, g.rebuilt_source_history_digest, g.rebuilt_at, "
 		"g.created_at, g.updated_at FROM unsafemv.generations g "
 		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
-	/*
-	 * Who holds a view's lock or the rows of its generations; $1, $2 the halves of
-	 * the lock's key, $3 its class, $4 service_id, $5 view_no
-	 */
-	[STATEMENT_LOCK_HOLDERS] = {"nnntn",
-		"SELECT DISTINCT coalesce('process ' || h.pid, 'prepared transaction ' || (SELECT string_agg(p.gid, ', ') "
-		"FROM pg_locks t JOIN pg_prepared_xacts p ON p.transaction = t.transactionid "
-		"WHERE t.locktype = 'transactionid' AND t.pid IS NULL AND t.virtualtransaction = h.virtualtransaction)) FROM ("
-		"SELECT l.pid, l.virtualtransaction FROM pg_locks l "
-		"WHERE l.locktype = 'advisory' AND l.classid = $1::oid AND l.objid = $2::oid AND l.objsubid = $3 AND l.granted "
-		"AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) UNION ALL "
-		"SELECT l.pid, l.virtualtransaction FROM unsafemv.generations g JOIN pg_locks l "
-		"ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = g.xmax "
-		"WHERE g.service_id = $4 AND g.view_no = $5) h WHERE h.pid IS DISTINCT FROM pg_backend_pid()"},
+	/* Who holds a view's lock; $1, $2 the halves of its key, $3 its class */
+	[STATEMENT_LOCK_HOLDERS] = {"nnn",
+		"SELECT DISTINCT " HOLDER " FROM pg_locks h "
+		"WHERE h.locktype = 'advisory' AND h.classid = $1::oid AND h.objid = $2::oid AND h.objsubid = $3 AND h.granted "
+		"AND h.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) "
+		"AND h.pid IS DISTINCT FROM pg_backend_pid()"},
+	/* Who holds rows of its generations; $1 service_id, $2 view_no */
+	[STATEMENT_ROW_HOLDERS] = {"tn",
+		"SELECT DISTINCT " HOLDER " FROM unsafemv.generations g JOIN pg_locks h "
+		"ON h.locktype = 'transactionid' AND h.granted AND h.transactionid = g.xmax "
+		"WHERE g.service_id = $1 AND g.view_no = $2 AND h.pid IS DISTINCT FROM pg_backend_pid()"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_GENERATION_LIST] = {"tn",
 		"SELECT g.generation FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation FOR UPDATE"},
+		"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation"},
 	[STATEMENT_GENERATION_DROPPING] = {"tnn",
 		"UPDATE unsafemv.generations SET status = 'dropping', updated_at = clock_timestamp() "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND status <> 'dropping'"},
@@ -239,16 +251,14 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE g.service_id = $1 AND g.view_no = $2 LIMIT 1"},
 	/* Head, greatest SUID ever received, and the gate's verdict */
 	[STATEMENT_RECEIPT_META] = {"tnn",
-		"SELECT g.last_suid::text, (SELECT unsafemv.max(x.suid) FROM ("
-		"(SELECT r.suid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
-		"AND NOT r.settled ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1) UNION ALL "
-		"(SELECT r.suid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
-		"AND r.settled ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1) UNION ALL "
-		"SELECT g.observed_max_suid) x)::text, "
+		"SELECT g.last_suid::text, " GREATEST_RECEIVED "::text, "
 		"g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') "
 		"FROM unsafemv.generations g WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
+	[STATEMENT_RECEIPT_MAXIMUM] = {"tnn",
+		"SELECT " GREATEST_RECEIVED " FROM unsafemv.generations g "
+		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	/* $4 event_ids, $5 suids, $6 row_keys, $7 reasons */
 	[STATEMENT_MARKER_WRITE] = {"tnnTSTT",
 		"INSERT INTO unsafemv.markers (service_id, view_no, generation, event_id, suid, row_key, reason) "

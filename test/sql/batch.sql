@@ -262,6 +262,14 @@ SELECT count(*) AS contents FROM differing('hot one', 'hot all');
 SELECT (value ->> 'n')::int = (SELECT count(*) - 1 FROM unsafemv.receipts WHERE service_id = 'batch' AND view_no = no('hot all') AND outcome IN ('applied', 'patch-not-found')) AS every_patch_taken_in_counts
 FROM unsafemv.read_rows('batch', 'hot all');
 
+-- an event that comes again in its batch with another plan is a duplicate: nothing of that plan is written
+SELECT unsafemv.create_view('batch', 'twice ' || base, base => base) FROM unnest(ARRAY['composed', 'unsafe']) AS base;
+SELECT v.view_id, m.mode, r.event_id, r.outcome, r.duplicate FROM unsafemv.views v, (VALUES (10, 'raise'), (20, 'report')) AS m(n, mode),
+    unsafemv.apply_batch('batch', v.view_id, jsonb_build_array(event('t' || n, n, up('a', '1')), event('t' || n, n, up('b', '2')),
+        event('n' || n, n + 1, '{}'), event('n' || n, n + 1, up('c', '3'))), on_error => mode) r
+WHERE v.view_id LIKE 'twice%' ORDER BY v.view_id, n, r.position;
+SELECT v.view_id, array_agg(r.row_key || '@' || r.value ORDER BY r.row_key) FROM unsafemv.views v, unsafemv.read_rows('batch', v.view_id) r WHERE v.view_id LIKE 'twice%' GROUP BY 1 ORDER BY 1;
+
 -- the limit: 100,000 events, each with its answer
 SELECT refused($$SELECT unsafemv.apply_batch('batch', 'plain', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 100001)))$$),
     refused($$SELECT unsafemv.apply_batch('batch', 'plain', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 100001)), on_error => 'report')$$);

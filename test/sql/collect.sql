@@ -197,7 +197,8 @@ SELECT alter_view('gc', 'order', '0'), collect('order', 5), receipts('order'), f
 
 -- two receipts of one SUID: the young one stays
 SELECT create_view('gc', 'twins');
-SELECT put('twins', 5, up('k', '5'), old => true), step('twins', 5, up('k', '5')), step('twins', 6, up('k', '6')), put('twins', 5, up('j', '5'), 'other'), dismiss_event('gc', 'twins', 'other', s(5), 'void'), collect('twins', 6), receipts('twins'), floor('twins'), put('twins', 5, up('j', '5'), 'other') AS redelivered;
+SELECT put('twins', 5, up('k', '5'), old => true), step('twins', 5, up('k', '5')), step('twins', 6, up('k', '6')), put('twins', 5, up('j', '5'), 'other'), dismiss_event('gc', 'twins', 'other', s(5), 'void'), collect('twins', 6), receipts('twins') LIKE '%other@5%' AS young_stays;
+SELECT put('twins', 5, up('j', '5'), 'other') AS redelivered;
 
 -- while a candidate exists, receipts observed since it began stay
 SELECT create_view('gc', 'candidate', receipt_retention => '0');

@@ -342,7 +342,7 @@ SELECT put('s252', 2, up('late', '2')), meta('s252'), dismiss_event('gen', 's252
 -- dismissed above the head: the row stays until the head passes it, over a promotion too
 SELECT create_view('gen', 's252b');
 SELECT step('s252b', 0, 1, up('k', '1')), put('s252b', 9, up('ghost', '9')), dismiss_event('gen', 's252b', 'e9', s(9), 'void'), shown('s252b'), receipts('s252b', 0), begin_rebuild('gen', 's252b', 1), step('s252b', 1, 1, up('k', '1'));
-SELECT promote('s252b', 1, 0), shown('s252b');
+SELECT generation FROM promote_generation('gen', 's252b', 1, 0);
 SELECT invariant, detail FROM unsafemv.check('gen') WHERE view_id = 's252b';
 SELECT put('s252b', 9, up('ghost', '9')) AS redelivered;
 -- two settled receipts may share a SUID at or below the head
@@ -439,7 +439,8 @@ SELECT create_view('gen', 'maximum2'), step('maximum2', 0, 5, up('k', '5')), beg
 -- settled above the head by a caller that keeps its safe rows elsewhere: row and receipt come along
 SELECT create_view('gen', 'elsewhere');
 SELECT put('elsewhere', 3, up('k', '3')), put('elsewhere', 9, up('j', '9')), observe_safe_receipt('gen', 'elsewhere', 'e9', s(9)), meta('elsewhere'), begin_rebuild('gen', 'elsewhere', 1);
-SELECT promote('elsewhere', 1, 0), shown('elsewhere');
+SELECT generation FROM promote_generation('gen', 'elsewhere', 1, 0);
+SELECT shown('elsewhere');
 SELECT invariant, detail FROM unsafemv.check('gen') WHERE view_id = 'elsewhere';
 SELECT put('elsewhere', 9, up('j', '9')) AS redelivered, put('elsewhere', 3, up('k', '3')) AS redelivered;
 
