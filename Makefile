@@ -114,6 +114,7 @@ TAP = \
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
+	test/bin/counter \
 	test/bin/readme \
 	test/bin/waiters \
 	test/bin/soak

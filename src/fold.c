@@ -377,7 +377,7 @@ fold_insert(TentativeRow *row, const Suid *head, const RowImage *base,
 			const Suid *suid, const KeyOperations *operations)
 {
 	bool		append = fold_counts(row, head) && suid_compare(suid, &row->source_suid) > 0 &&
-		!fold_stale(row, head, base);
+	!fold_stale(row, head, base);
 	int			place;
 
 	if (!fold_counts(row, head))

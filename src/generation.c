@@ -524,9 +524,9 @@ unsafemv_promote_generation(PG_FUNCTION_ARGS)
 	(void) findings_resolve(view, active, FINDING_ORDERING_QUARANTINE, NULL);
 	if (forced)
 		(void) findings_record(view, candidate, FINDING_FORCED_PROMOTION, NULL, NULL, make_detail(psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
-										(long long) active,
-										suid_cstring(active_state.has_head ? &active_state.head : NULL),
-										suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
+																										   (long long) active,
+																										   suid_cstring(active_state.has_head ? &active_state.head : NULL),
+																										   suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
 
 	result[0] = Int64GetDatum(candidate);
 	result[1] = Int64GetDatum(carried);

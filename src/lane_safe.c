@@ -58,7 +58,8 @@ typedef struct SafeStep
 	bool		has_floor;
 	Suid		floor;
 	int64		row_count;
-	int			contradiction;	/* first event that contradicts its receipt, or count */
+	int			contradiction;	/* first event that contradicts its receipt,
+								 * or count */
 	Suid		known_suid;		/* what that receipt has */
 
 	/* the answer */
@@ -425,7 +426,7 @@ diff_entries(SafeKey *key, const DeclaredIndexes *declared, EntryList *gone, Ent
 	while (i < key->nbefore || j < nafter)
 	{
 		int			order = i == key->nbefore ? 1 : j == nafter ? -1 :
-			index_entry_compare(&key->before[i], &after[j]);
+		index_entry_compare(&key->before[i], &after[j]);
 
 		if (order == 0 && key->before[i].derived == after[j].derived)
 		{
@@ -662,7 +663,7 @@ look_for_passed_over(SafeStep *step)
 
 		(void) findings_record(step->view, step->generation, FINDING_SKIPPED_EVENT, offender, &offender_suid,
 							   DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(
-																								 psprintf("{\"head\": \"%s\"}", suid_cstring(&step->head))))));
+																							psprintf("{\"head\": \"%s\"}", suid_cstring(&step->head))))));
 	}
 }
 

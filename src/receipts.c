@@ -186,7 +186,10 @@ receipts_claim(const View *view, int64 generation, Claim *claims, int count, Tim
 	for (int i = 0; i < count; i++)
 		open[i] = &claims[i];
 
-	/* Usually once; again only if an obstacle vanished between two statements. */
+	/*
+	 * Usually once; again only if an obstacle vanished between two
+	 * statements.
+	 */
 	while (count > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
