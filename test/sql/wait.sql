@@ -136,8 +136,8 @@ SELECT state('old', 4), state('old', 30);
 -- a failure of the generation that is active now does count
 SELECT record_unsafe_failure('wait', 'old', 'e31', s(31), 'no'), wait('old', 31), wait('old', 30);
 -- another definition: nothing is carried, so not until it has been delivered again
-SELECT rebuild('old', 6, 2);
-SELECT n, has('old', n), wait('old', n) FROM unnest(ARRAY[5, 6, 9, 31]) n;
+SELECT begin_rebuild('wait', 'old', 2, last_suid => s(5)), (promote_generation('wait', 'old', 2, 1)).redeliver;
+SELECT n, has('old', n), wait('old', n) FROM unnest(ARRAY[5, 9, 31]) n;
 SELECT put('old', 9), wait('old', 9);
 -- below head and floor of the generation that is active now no receipt is asked for
 SELECT create_view('wait', 'floor');
