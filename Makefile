@@ -110,7 +110,8 @@ ISOLATION = \
 TAP = \
 	001_crash \
 	002_concurrent \
-	003_isolation_and_replica
+	003_isolation_and_replica \
+	006_leases
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
