@@ -131,10 +131,12 @@ TAP = \
 	002_concurrent \
 	003_isolation_and_replica \
 	004_worker \
-	005_catchup
+	005_catchup \
+	006_leases
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
+	test/bin/counter \
 	test/bin/readme \
 	test/bin/waiters \
 	test/bin/soak

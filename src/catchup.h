@@ -17,7 +17,8 @@ typedef struct CatchUp
 {
 	text	   *service_id;
 	text	   *view_id;
-	bool		rebuild;		/* into "generation", a candidate; else the active one */
+	bool		rebuild;		/* into "generation", a candidate; else the
+								 * active one */
 	int64		generation;
 	bool		has_max_events;
 	int64		max_events;

@@ -18,7 +18,8 @@ typedef struct Event
 	int64		expected_row_version;
 	bool		has_arrived_at; /* safe lane */
 	TimestampTz arrived_at;
-	ErrorCode	error;			/* why it cannot be applied; collected, not raised */
+	ErrorCode	error;			/* why it cannot be applied; collected, not
+								 * raised */
 } Event;
 
 /*

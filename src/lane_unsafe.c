@@ -44,7 +44,8 @@ typedef struct Delivery
 {
 	Event	   *event;
 	Claim	   *claim;
-	bool		repeated;		/* an earlier one of the call has the same claim */
+	bool		repeated;		/* an earlier one of the call has the same
+								 * claim */
 	bool	   *done;			/* of the claim: an event of it was taken in */
 	Outcome		outcome;
 	bool		duplicate;

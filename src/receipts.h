@@ -21,9 +21,11 @@ typedef enum Outcome
 /* What claiming the receipt of an event found. */
 typedef enum ClaimState
 {
-	CLAIM_NEW,					/* it is ours, to be undone if the event is refused */
+	CLAIM_NEW,					/* it is ours, to be undone if the event is
+								 * refused */
 	CLAIM_DUPLICATE,			/* the event has its receipt already */
-	CLAIM_CONTRADICTION			/* its id has another SUID, or its SUID another id */
+	CLAIM_CONTRADICTION			/* its id has another SUID, or its SUID
+								 * another id */
 } ClaimState;
 
 typedef struct Claim

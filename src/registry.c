@@ -225,12 +225,20 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	volatile bool locked = false;
 	volatile bool busy = false;
 
-	/* Named before we queue: afterwards those who queued behind us hold it too. */
+	/*
+	 * Named before we queue: afterwards those who queued behind us hold it
+	 * too.
+	 */
 	view_lock_tag(&tag, service_id, view_id);
 	if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-		holders = list_holders(STATEMENT_LOCK_HOLDERS,
-							   (Datum[]) {Int64GetDatum(tag.locktag_field2), Int64GetDatum(tag.locktag_field3),
-										  Int64GetDatum(VIEW_LOCK_CLASS)});
+	{
+		Datum		values[3];
+
+		values[0] = Int64GetDatum(tag.locktag_field2);
+		values[1] = Int64GetDatum(tag.locktag_field3);
+		values[2] = Int64GetDatum(VIEW_LOCK_CLASS);
+		holders = list_holders(STATEMENT_LOCK_HOLDERS, values);
+	}
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);
 	PG_TRY();
@@ -275,8 +283,11 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	PG_END_TRY();
 
 	if (busy && locked)
-		holders = list_holders(STATEMENT_ROW_HOLDERS,
-							   (Datum[]) {PointerGetDatum(service_id), Int64GetDatum(view_no)});
+	{
+		Datum		values[2] = {PointerGetDatum(service_id), Int64GetDatum(view_no)};
+
+		holders = list_holders(STATEMENT_ROW_HOLDERS, values);
+	}
 	if (busy)
 		RAISE(MV_PROMOTION_BUSY,
 			  errmsg("view is in use by transactions that did not end within %d ms",
@@ -333,14 +344,13 @@ registry_locked_view(const text *service_id, const text *view_id)
 
 	if (IsolationUsesXactSnapshot())
 	{
+		Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
 		View	   *latest;
 
 		statement_latest_begin();
 		latest = registry_read_view(service_id, view_id);
 		statement_snapshot_end();
-		if (statement_execute(STATEMENT_VIEW_READ,
-							  (Datum[]) {PointerGetDatum(service_id), PointerGetDatum(view_id)},
-							  NULL) == 0)
+		if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
 			serialization_failure(service_id, view_id);
 		view = make_view(service_id, view_id);
 		if (view->view_no != latest->view_no || view->has_active != latest->has_active ||

@@ -190,8 +190,8 @@ build_plan(StatementKind kind)
 			 SPI_result_code_string(SPI_result));
 
 	/*
-	 * Plan now, while the settings are pinned; after keeping, which would throw
-	 * the plan away.
+	 * Plan now, while the settings are pinned; after keeping, which would
+	 * throw the plan away.
 	 */
 	if (SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not keep plan of statement %d", (int) kind);

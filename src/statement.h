@@ -182,8 +182,8 @@ typedef struct StatementText
 {
 	/*
 	 * Argument types, a letter each: t text, n bigint, b boolean, s suid, j
-	 * jsonb, y bytea, z timestamptz, i interval, r double
-	 * precision; upper case: an array of it.
+	 * jsonb, y bytea, z timestamptz, i interval, r double precision; upper
+	 * case: an array of it.
 	 */
 	const char *arguments;
 	const char *sql;

@@ -6,54 +6,93 @@
  * $1, $2, $3 are service_id, view_no and generation unless a comment says so.
  */
 
-	/* $1 service_id, $2 view_id, $3 the number wanted, or null */
-	[STATEMENT_GENERATION_ALLOCATE] = {"ttn",
+ /* $1 service_id, $2 view_id, $3 the number wanted, or null */
+[STATEMENT_GENERATION_ALLOCATE] =
+{
+	"ttn",
 		"UPDATE unsafemv.views SET last_generation = coalesce($3, last_generation + 1) "
 		"WHERE service_id = $1 AND view_id = $2 AND active_generation IS NOT NULL "
 		"AND CASE WHEN $3 IS NULL THEN last_generation < 9223372036854775807 ELSE $3 > last_generation END "
-		"RETURNING last_generation"},
-	/* $1 service_id, $2 view_id */
-	[STATEMENT_GENERATION_NEXT] = {"tt",
-		"SELECT CASE WHEN last_generation < 9223372036854775807 THEN last_generation + 1 END FROM unsafemv.views WHERE service_id = $1 AND view_id = $2"},
-	/* $4 status */
-	[STATEMENT_GENERATION_STATUS] = {"tnnt",
+		"RETURNING last_generation"
+},
+
+ /* $1 service_id, $2 view_id */
+[STATEMENT_GENERATION_NEXT] =
+{
+	"tt",
+		"SELECT CASE WHEN last_generation < 9223372036854775807 THEN last_generation + 1 END FROM unsafemv.views WHERE service_id = $1 AND view_id = $2"
+},
+
+ /* $4 status */
+[STATEMENT_GENERATION_STATUS] =
+{
+	"tnnt",
 		"UPDATE unsafemv.generations SET status = $4, updated_at = clock_timestamp(), "
 		"candidate_since = CASE WHEN $4 = 'candidate' THEN clock_timestamp() END "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
-	[STATEMENT_VIEW_ACTIVATE] = {"tnn",
-		"UPDATE unsafemv.views SET active_generation = $3 WHERE service_id = $1 AND view_no = $2"},
-	/* $4 count, $5 maximum, $6 digest */
-	[STATEMENT_GENERATION_PROOF] = {"tnnnsy",
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},
+
+[STATEMENT_VIEW_ACTIVATE] =
+{
+	"tnn",
+		"UPDATE unsafemv.views SET active_generation = $3 WHERE service_id = $1 AND view_no = $2"
+},
+
+ /* $4 count, $5 maximum, $6 digest */
+[STATEMENT_GENERATION_PROOF] =
+{
+	"tnnnsy",
 		"UPDATE unsafemv.generations SET rebuilt_source_event_count = $4, rebuilt_source_max_suid = $5, "
 		"rebuilt_source_history_digest = $6, rebuilt_at = clock_timestamp(), updated_at = clock_timestamp() "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
-	/* Is the generation's gate closed, or an ordering quarantine open? */
-	[STATEMENT_GENERATION_GATE] = {"tnn",
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},
+
+ /* Is the generation's gate closed, or an ordering quarantine open? */
+[STATEMENT_GENERATION_GATE] =
+{
+	"tnn",
 		"SELECT g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change'), "
 		"EXISTS (SELECT 1 FROM unsafemv.findings f WHERE f.service_id = $1 AND f.view_no = $2 AND f.generation = $3 "
 		"AND f.kind = 'checkpoint-ahead' AND f.resolved_at IS NULL), "
 		"g.rebuilt_at IS NOT NULL FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
-	/* The open ordering quarantine */
-	[STATEMENT_QUARANTINE_READ] = {"tnn",
+		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"
+},
+
+ /* The open ordering quarantine */
+[STATEMENT_QUARANTINE_READ] =
+{
+	"tnn",
 		"SELECT f.event_id, f.suid FROM unsafemv.findings f "
 		"WHERE f.service_id = $1 AND f.view_no = $2 AND f.generation = $3 "
-		"AND f.kind = 'ordering-quarantine' AND f.resolved_at IS NULL"},
-	/* Is the event settled in the generation? $4 event_id, $5 suid */
-	[STATEMENT_RECEIPT_IS_SETTLED] = {"tnnts",
+		"AND f.kind = 'ordering-quarantine' AND f.resolved_at IS NULL"
+},
+
+ /* Is the event settled in the generation? $4 event_id, $5 suid */
+[STATEMENT_RECEIPT_IS_SETTLED] =
+{
+	"tnnts",
 		"SELECT 1 FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
-		"AND r.event_id = $4 AND r.suid OPERATOR(unsafemv.=) $5 AND r.settled"},
-	/* Which of these events have a receipt? $4 event_ids */
-	[STATEMENT_RECEIPT_KNOWN] = {"tnnT",
+		"AND r.event_id = $4 AND r.suid OPERATOR(unsafemv.=) $5 AND r.settled"
+},
+
+ /* Which of these events have a receipt? $4 event_ids */
+[STATEMENT_RECEIPT_KNOWN] =
+{
+	"tnnT",
 		"SELECT r.event_id FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
-	/* Unless it is settled, that is, folded; $4 event_id, $5 suid */
-	[STATEMENT_RECEIPT_DISMISS] = {"tnnts",
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"
+},
+
+ /* Unless it is settled, that is, folded; $4 event_id, $5 suid */
+[STATEMENT_RECEIPT_DISMISS] =
+{
+	"tnnts",
 		"UPDATE unsafemv.receipts SET settled = true, outcome = 'dismissed' "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND event_id = $4 "
-		"AND suid OPERATOR(unsafemv.=) $5 AND NOT settled"},
+		"AND suid OPERATOR(unsafemv.=) $5 AND NOT settled"
+},
 
 /*
  * Receipts of the active generation ($3) at or below the candidate's head ($5)
@@ -72,74 +111,123 @@
 	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 AND c.event_id = x.event_id " \
 	"AND c.suid OPERATOR(unsafemv.=) x.suid AND c.settled)"
 
-	[STATEMENT_PROMOTION_MISSING] = {"tnnnss",
-		"SELECT count(*), (array_agg(x.event_id ORDER BY x.suid))[1:10] FROM " MISSING_IN_CANDIDATE},
-	[STATEMENT_PROMOTION_FORCE] = {"tnnnss",
+[STATEMENT_PROMOTION_MISSING] =
+{
+	"tnnnss",
+		"SELECT count(*), (array_agg(x.event_id ORDER BY x.suid))[1:10] FROM " MISSING_IN_CANDIDATE
+},
+
+[STATEMENT_PROMOTION_FORCE] =
+{
+	"tnnnss",
 		"INSERT INTO unsafemv.receipts "
 		"(service_id, view_no, generation, event_id, suid, settled, outcome, observed_at) "
 		"SELECT $1, $2, $4, x.event_id, x.suid, false, x.outcome, x.observed_at FROM " MISSING_IN_CANDIDATE
-		" ON CONFLICT DO NOTHING"},
-	/*
-	 * An event of the active generation ($3) that the candidate ($4) knows with
-	 * another SUID: of those it lacks, and of those to be carried above $5
-	 */
-	[STATEMENT_PROMOTION_CONTRADICTION] = {"tnnns",
+		" ON CONFLICT DO NOTHING"
+},
+
+ /*
+  * An event of the active generation ($3) that the candidate ($4) knows with
+  * another SUID: of those it lacks, and of those to be carried above $5
+  */
+[STATEMENT_PROMOTION_CONTRADICTION] =
+{
+	"tnnns",
 		"SELECT r.event_id, r.suid, c.suid FROM unsafemv.receipts r, LATERAL (SELECT k.suid FROM unsafemv.receipts k "
 		"WHERE k.service_id = $1 AND k.view_no = $2 AND k.generation = $4 AND k.event_id = r.event_id OFFSET 0) c "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
 		"AND (NOT r.settled OR r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)) "
-		"AND c.suid OPERATOR(unsafemv.<>) r.suid LIMIT 1"},
-	/*
-	 * Carry what lies above the new head ($5) to generation $4: what is not settled,
-	 * or dismissed, or was settled ahead of the old head ($6)
-	 */
-	[STATEMENT_CARRY_RECEIPTS] = {"tnnnss",
+		"AND c.suid OPERATOR(unsafemv.<>) r.suid LIMIT 1"
+},
+
+ /*
+  * Carry what lies above the new head ($5) to generation $4: what is not
+  * settled, or dismissed, or was settled ahead of the old head ($6)
+  */
+[STATEMENT_CARRY_RECEIPTS] =
+{
+	"tnnnss",
 		"UPDATE unsafemv.receipts SET generation = $4 "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
 		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5) "
 		"AND (NOT settled OR outcome = 'dismissed' OR suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6)) "
-		"RETURNING settled"},
-	/*
-	 * What the view has ever seen stays known: $4 the greatest SUID received, $5 the
-	 * greatest settled ahead of the head
-	 */
-	[STATEMENT_CARRY_MAXIMA] = {"tnnss",
+		"RETURNING settled"
+},
+
+ /*
+  * What the view has ever seen stays known: $4 the greatest SUID received, $5
+  * the greatest settled ahead of the head
+  */
+[STATEMENT_CARRY_MAXIMA] =
+{
+	"tnnss",
 		"UPDATE unsafemv.generations SET "
 		"observed_max_suid = coalesce(unsafemv.suid_larger(observed_max_suid, $4), observed_max_suid, $4), "
 		"settled_max_suid = coalesce(unsafemv.suid_larger(settled_max_suid, $5), settled_max_suid, $5) "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
-	[STATEMENT_CARRY_ROWS] = {"tnnns",
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},
+
+[STATEMENT_CARRY_ROWS] =
+{
+	"tnnns",
 		"UPDATE unsafemv.unsafe_rows SET generation = $4 "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
-		"AND source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)"},
-	[STATEMENT_CARRY_MARKERS] = {"tnnns",
+		"AND source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)"
+},
+
+[STATEMENT_CARRY_MARKERS] =
+{
+	"tnnns",
 		"UPDATE unsafemv.markers SET generation = $4 "
 		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
-		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)"},
-	/* The next keys with kept operations; $4 the last key seen, $5 how many */
-	[STATEMENT_KEPT_KEYS] = {"tnntn",
+		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)"
+},
+
+ /* The next keys with kept operations; $4 the last key seen, $5 how many */
+[STATEMENT_KEPT_KEYS] =
+{
+	"tnntn",
 		"SELECT u.row_key FROM unsafemv.unsafe_rows u "
 		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND u.row_key > $4 "
-		"AND u.kept IS NOT NULL ORDER BY u.row_key LIMIT $5"},
-	/* Tentative events above the new head ($4), to be applied again */
-	[STATEMENT_REDELIVER] = {"tnns",
+		"AND u.kept IS NOT NULL ORDER BY u.row_key LIMIT $5"
+},
+
+ /* Tentative events above the new head ($4), to be applied again */
+[STATEMENT_REDELIVER] =
+{
+	"tnns",
 		"SELECT r.event_id, r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($4) "
-		"ORDER BY r.service_id, r.view_no, r.generation, r.suid"},
-	[STATEMENT_RETIRE_ROWS] = {"tnn",
-		"DELETE FROM unsafemv.unsafe_rows WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
-	[STATEMENT_RETIRE_MARKERS] = {"tnn",
-		"DELETE FROM unsafemv.markers WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
-	[STATEMENT_RETIRE_RECEIPTS] = {"tnn",
-		"DELETE FROM unsafemv.receipts WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND NOT settled"},
+		"ORDER BY r.service_id, r.view_no, r.generation, r.suid"
+},
 
-	/*
-	 * Collect one tentative row if every guard holds.  $4 row_key, $5
-	 * expected_row_version, $6 expected_source_suid, $7 safe_head, $8
-	 * definition_version
-	 */
-	[STATEMENT_COLLECT_ONE] = {"tnntnssn",
+[STATEMENT_RETIRE_ROWS] =
+{
+	"tnn",
+		"DELETE FROM unsafemv.unsafe_rows WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},
+
+[STATEMENT_RETIRE_MARKERS] =
+{
+	"tnn",
+		"DELETE FROM unsafemv.markers WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},
+
+[STATEMENT_RETIRE_RECEIPTS] =
+{
+	"tnn",
+		"DELETE FROM unsafemv.receipts WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND NOT settled"
+},
+
+ /*
+  * Collect one tentative row if every guard holds.  $4 row_key, $5
+  * expected_row_version, $6 expected_source_suid, $7 safe_head, $8
+  * definition_version
+  */
+[STATEMENT_COLLECT_ONE] =
+{
+	"tnntnssn",
 		"DELETE FROM unsafemv.unsafe_rows d "
 		"WHERE d.ctid = ANY (ARRAY(SELECT u.ctid FROM (SELECT $4) AS k(row_key), "
 		BY_ROW_KEY("u.ctid", "unsafe_rows", "u") " u)) "
@@ -153,9 +241,13 @@
 		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') "
 		"AND (g.receipt_floor OPERATOR(unsafemv.>=) $6 OR EXISTS (SELECT 1 FROM unsafemv.receipts s "
 		"WHERE s.service_id = $1 AND s.view_no = $2 AND s.generation = $3 AND s.settled "
-		"AND s.suid OPERATOR(unsafemv.=) $6)))"},
-	/* Which guard failed; the same arguments */
-	[STATEMENT_COLLECT_GUARD] = {"tnntnssn",
+		"AND s.suid OPERATOR(unsafemv.=) $6)))"
+},
+
+ /* Which guard failed; the same arguments */
+[STATEMENT_COLLECT_GUARD] =
+{
+	"tnntnssn",
 		"SELECT CASE "
 		"WHEN g.status <> 'active' THEN 'generation is not active' "
 		"WHEN g.definition_version <> $8 THEN 'definition version differs' "
@@ -170,30 +262,49 @@
 		"ELSE 'receipt is not settled' END "
 		"FROM unsafemv.generations g CROSS JOIN (SELECT $4) AS k(row_key) LEFT JOIN "
 		BY_ROW_KEY("u.row_version, u.source_suid", "unsafe_rows", "u") " u ON true "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
-	/*
-	 * Collect tentative rows at or below $4, at most $5, but for those an unsafe
-	 * transaction holds and those whose event is not settled.
-	 */
-	[STATEMENT_COLLECT_ROWS] = {"tnnsn",
+		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"
+},
+
+ /*
+  * Collect tentative rows at or below $4, at most $5, but for those an unsafe
+  * transaction holds and those whose event is not settled.
+  */
+[STATEMENT_COLLECT_ROWS] =
+{
+	"tnnsn",
 		"DELETE FROM unsafemv.unsafe_rows WHERE ctid = ANY (ARRAY(SELECT u.ctid FROM unsafemv.unsafe_rows u "
 		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 "
 		"AND u.source_suid OPERATOR(unsafemv.<=) $4 "
 		"AND NOT EXISTS (SELECT 1 FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.=) u.source_suid) "
-		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED))"},
-	/* Markers of settled events at or below $4, at most $5 */
-	[STATEMENT_COLLECT_MARKERS] = {"tnnsn",
+		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED))"
+},
+
+ /* Markers of settled events at or below $4, at most $5 */
+[STATEMENT_COLLECT_MARKERS] =
+{
+	"tnnsn",
 		"DELETE FROM unsafemv.markers WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM unsafemv.markers m "
 		"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 "
-		"AND m.suid OPERATOR(unsafemv.<=) $4 ORDER BY m.suid LIMIT $5))"},
-	/* Markers of a key at or below $5; $4 row_key */
-	[STATEMENT_COLLECT_ROW_MARKERS] = {"tnnts",
+		"AND m.suid OPERATOR(unsafemv.<=) $4 ORDER BY m.suid LIMIT $5))"
+},
+
+ /* Markers of a key at or below $5; $4 row_key */
+[STATEMENT_COLLECT_ROW_MARKERS] =
+{
+	"tnnts",
 		"DELETE FROM unsafemv.markers WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
-		"AND suid OPERATOR(unsafemv.<=) $5 AND row_key = $4"},
-	/* Rows above the head $4 whose fold is out of date, at most $5, skipping locked ones */
-	[STATEMENT_COLLECT_STALE] = {"tnnsn",
+		"AND suid OPERATOR(unsafemv.<=) $5 AND row_key = $4"
+},
+
+ /*
+  * Rows above the head $4 whose fold is out of date, at most $5, skipping
+  * locked ones
+  */
+[STATEMENT_COLLECT_STALE] =
+{
+	"tnnsn",
 		"SELECT u.row_key FROM unsafemv.unsafe_rows u "
 		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 "
 		"AND u.source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above($4) AND u.kept IS NOT NULL "
@@ -203,12 +314,17 @@
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
 		"AND r.row_key >= u.row_key AND r.row_key <= u.row_key ORDER BY r.row_key LIMIT 1) k), "
 		"u.base_suid IS NOT NULL)) "
-		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED"},
-	/*
-	 * Settled receipts at or below $4 in SUID order, at most $5, and whether each may
-	 * go: older than the retention, and no candidate still has to be compared with it
-	 */
-	[STATEMENT_COLLECT_RECEIPTS_READ] = {"tnnsn",
+		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED"
+},
+
+ /*
+  * Settled receipts at or below $4 in SUID order, at most $5, and whether
+  * each may go: older than the retention, and no candidate still has to be
+  * compared with it
+  */
+[STATEMENT_COLLECT_RECEIPTS_READ] =
+{
+	"tnnsn",
 		"SELECT r.suid, r.observed_at, r.observed_at < least(clock_timestamp() - (SELECT v.receipt_retention "
 		"FROM unsafemv.views v WHERE v.service_id = $1 AND v.view_no = $2), (SELECT h.late_horizon FROM unsafemv.generations h "
 		"WHERE h.service_id = $1 AND h.view_no = $2 AND h.generation = $3)) "
@@ -220,14 +336,23 @@
 		"FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) $4 "
-		"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT $5"},
-	/* Settled receipts at or below $4 observed at $5 or before */
-	[STATEMENT_COLLECT_RECEIPTS] = {"tnnsz",
+		"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT $5"
+},
+
+ /* Settled receipts at or below $4 observed at $5 or before */
+[STATEMENT_COLLECT_RECEIPTS] =
+{
+	"tnnsz",
 		"DELETE FROM unsafemv.receipts WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND settled "
-		"AND suid OPERATOR(unsafemv.<=) $4 AND observed_at <= $5"},
-	/* $4 the greatest SUID collected */
-	[STATEMENT_FLOOR_WRITE] = {"tnns",
+		"AND suid OPERATOR(unsafemv.<=) $4 AND observed_at <= $5"
+},
+
+ /* $4 the greatest SUID collected */
+[STATEMENT_FLOOR_WRITE] =
+{
+	"tnns",
 		"UPDATE unsafemv.generations SET receipt_floor = unsafemv.suid_larger(coalesce(receipt_floor, $4), $4), "
 		"observed_max_suid = unsafemv.suid_larger(coalesce(observed_max_suid, $4), $4), "
 		"updated_at = clock_timestamp() "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
+		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"
+},

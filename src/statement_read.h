@@ -42,11 +42,12 @@
 	READ_GENERATION("t") " AND t.source_suid OPERATOR(unsafemv.>=) $4 AND NOT t.tombstone"
 
 /* Gate and facts of a view: service, view. */
-[STATEMENT_READ_STATE] = {
+[STATEMENT_READ_STATE] =
+{
 	"tt",
-	"SELECT s.view_no, s.generation, s.indexes, s.last_suid, s.row_count, s.rebuild_required,"
-	" s.offender_event_id, s.offender_suid, s.checkpoint_ahead, s.ordering_quarantined"
-	" FROM unsafemv.read_gates s WHERE s.service_id = $1 AND s.view_id = $2"
+		"SELECT s.view_no, s.generation, s.indexes, s.last_suid, s.row_count, s.rebuild_required,"
+		" s.offender_event_id, s.offender_suid, s.checkpoint_ahead, s.ordering_quarantined"
+		" FROM unsafemv.read_gates s WHERE s.service_id = $1 AND s.view_id = $2"
 },
 
 /*
@@ -54,13 +55,14 @@
  * the order of the keys, because look-ups of neighbours find their pages in the
  * processor's cache.
  */
-[STATEMENT_READ_TOTAL] = {
+[STATEMENT_READ_TOTAL] =
+{
 	"tnns",
-	"SELECT count(*) FILTER (WHERE NOT c.tombstone), count(c.safe) FROM"
-	" (SELECT t.tombstone, " READ_SAFE_ROW("true", "t.row_key") " AS safe"
-	" FROM unsafemv.tentative_rows t"
-	" WHERE " READ_GENERATION("t") " AND t.source_suid OPERATOR(unsafemv.>=) $4"
-	" ORDER BY t.row_key) c"
+		"SELECT count(*) FILTER (WHERE NOT c.tombstone), count(c.safe) FROM"
+		" (SELECT t.tombstone, " READ_SAFE_ROW("true", "t.row_key") " AS safe"
+		" FROM unsafemv.tentative_rows t"
+		" WHERE " READ_GENERATION("t") " AND t.source_suid OPERATOR(unsafemv.>=) $4"
+		" ORDER BY t.row_key) c"
 },
 
 /*

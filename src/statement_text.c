@@ -92,75 +92,79 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SELECT v.view_no, v.active_generation, g.definition_version, v.base, v.indexes "
 		"FROM unsafemv.views v LEFT JOIN LATERAL (SELECT a.definition_version FROM unsafemv.generations a "
 		"WHERE a.service_id = v.service_id AND a.view_no = v.view_no AND a.generation = v.active_generation OFFSET 0) g ON true "
-		"WHERE v.service_id = $1 AND v.view_id = $2"},
+	"WHERE v.service_id = $1 AND v.view_id = $2"},
 	/* $1 service_id */
 	[STATEMENT_VIEW_NUMBER] = {"t",
 		"INSERT INTO unsafemv.services AS s (service_id, last_view_no) VALUES ($1, 1) "
 		"ON CONFLICT (service_id) DO UPDATE SET last_view_no = s.last_view_no + 1 "
-		"RETURNING last_view_no"},
-	/* $1 service_id, $2 view_id, $3 view_no, $4 generation, $5 base, $6 indexes, $7 retention */
+	"RETURNING last_view_no"},
+
+	/*
+	 * $1 service_id, $2 view_id, $3 view_no, $4 generation, $5 base, $6
+	 * indexes, $7 retention
+	 */
 	[STATEMENT_VIEW_INSERT] = {"ttnntji",
 		"INSERT INTO unsafemv.views "
 		"(service_id, view_id, view_no, active_generation, last_generation, base, indexes, receipt_retention) "
-		"VALUES ($1, $2, $3, $4, $4, $5, $6, $7) ON CONFLICT (service_id, view_id) DO NOTHING RETURNING view_no"},
+	"VALUES ($1, $2, $3, $4, $4, $5, $6, $7) ON CONFLICT (service_id, view_id) DO NOTHING RETURNING view_no"},
 	/* $1 service_id, $2 view_id, $3 retention, NULL: as it is */
 	[STATEMENT_VIEW_ALTER] = {"tti",
 		"UPDATE unsafemv.views SET receipt_retention = coalesce($3, receipt_retention) "
-		"WHERE service_id = $1 AND view_id = $2 RETURNING view_no"},
+	"WHERE service_id = $1 AND view_id = $2 RETURNING view_no"},
 	/* $1 service_id, $2 view_id */
 	[STATEMENT_VIEW_LOCK] = {"tt",
-		"SELECT view_no FROM unsafemv.views WHERE service_id = $1 AND view_id = $2 FOR UPDATE"},
+	"SELECT view_no FROM unsafemv.views WHERE service_id = $1 AND view_id = $2 FOR UPDATE"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_VIEW_DEACTIVATE] = {"tn",
 		"UPDATE unsafemv.views SET active_generation = NULL "
-		"WHERE service_id = $1 AND view_no = $2 AND active_generation IS NOT NULL"},
+	"WHERE service_id = $1 AND view_no = $2 AND active_generation IS NOT NULL"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_VIEW_DELETE] = {"tn",
 		"WITH lease AS (DELETE FROM unsafemv.kicks WHERE service_id = $1 AND view_no = $2), "
 		"projection AS (DELETE FROM unsafemv.projections WHERE service_id = $1 AND view_no = $2), "
 		"rebuild AS (DELETE FROM unsafemv.rebuilds WHERE service_id = $1 AND view_no = $2), "
 		"progress AS (DELETE FROM unsafemv.progress_state WHERE service_id = $1 AND view_no = $2) "
-		"DELETE FROM unsafemv.views WHERE service_id = $1 AND view_no = $2"},
+	"DELETE FROM unsafemv.views WHERE service_id = $1 AND view_no = $2"},
 	/* $4 definition_version, $5 status, $6 last_suid */
 	[STATEMENT_GENERATION_INSERT] = {"tnnnts",
 		"INSERT INTO unsafemv.generations "
 		"(service_id, view_no, generation, definition_version, status, last_suid, receipt_floor, candidate_since) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $6, CASE WHEN $5 = 'candidate' THEN clock_timestamp() END)"},
+	"VALUES ($1, $2, $3, $4, $5, $6, $6, CASE WHEN $5 = 'candidate' THEN clock_timestamp() END)"},
 	[STATEMENT_HEAD_READ] = {"tnn",
 		"SELECT g.last_suid, g.receipt_floor, g.settled_max_suid FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	[STATEMENT_GENERATION_LOCK] = {"tnn",
 		"SELECT g.last_suid, g.receipt_floor, g.settled_max_suid, g.status, g.definition_version, "
 		"g.row_count, g.history_count, g.history_digest, g.rebuild_required, "
 		"(SELECT v.receipt_retention FROM unsafemv.views v WHERE v.service_id = g.service_id AND v.view_no = g.view_no), "
 		"g.late_horizon FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3 FOR NO KEY UPDATE OF g"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3 FOR NO KEY UPDATE OF g"},
 	[STATEMENT_INSTANCE_READ] = {"tnn",
 		"SELECT g.generation, g.status, g.definition_version, g.last_suid::text, g.receipt_floor::text, g.row_count, "
 		"g.rebuild_required, g.behind_frontier_event_id, g.behind_frontier_suid::text, g.history_count, g.history_digest, "
 		"g.rebuilt_source_event_count, g.rebuilt_source_max_suid::text, g.rebuilt_source_history_digest, g.rebuilt_at, "
 		"g.created_at, g.updated_at FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	/* Who holds a view's lock; $1, $2 the halves of its key, $3 its class */
 	[STATEMENT_LOCK_HOLDERS] = {"nnn",
 		"SELECT DISTINCT " HOLDER " FROM pg_locks h "
 		"WHERE h.locktype = 'advisory' AND h.classid = $1::oid AND h.objid = $2::oid AND h.objsubid = $3 AND h.granted "
 		"AND h.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) "
-		"AND h.pid IS DISTINCT FROM pg_backend_pid()"},
+	"AND h.pid IS DISTINCT FROM pg_backend_pid()"},
 	/* Who holds rows of its generations; $1 service_id, $2 view_no */
 	[STATEMENT_ROW_HOLDERS] = {"tn",
 		"SELECT DISTINCT " HOLDER " FROM unsafemv.generations g JOIN pg_locks h "
 		"ON h.locktype = 'transactionid' AND h.granted AND h.transactionid = g.xmax "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND h.pid IS DISTINCT FROM pg_backend_pid()"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 AND h.pid IS DISTINCT FROM pg_backend_pid()"},
 	/* $1 service_id, $2 view_no */
 	[STATEMENT_GENERATION_LIST] = {"tn",
 		"SELECT g.generation FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 ORDER BY g.service_id, g.view_no, g.generation"},
 	[STATEMENT_GENERATION_DROPPING] = {"tnn",
 		"UPDATE unsafemv.generations SET status = 'dropping', updated_at = clock_timestamp() "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND status <> 'dropping'"},
+	"WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND status <> 'dropping'"},
 	[STATEMENT_GENERATION_DELETE] = {"tnn",
-		"DELETE FROM unsafemv.generations WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
+	"DELETE FROM unsafemv.generations WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	[STATEMENT_DROP_ROWS] = DROP_FROM("rows"),
 	[STATEMENT_DROP_UNSAFE_ROWS] = DROP_FROM("unsafe_rows"),
 	[STATEMENT_DROP_INDEX_ENTRIES] = DROP_FROM("index_entries"),
@@ -173,21 +177,22 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		" + (SELECT count(*) FROM unsafemv.index_entries t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
 		" + (SELECT count(*) FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
 		" + (SELECT count(*) FROM unsafemv.markers t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
-		" + (SELECT count(*) FROM unsafemv.findings t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"},
+	" + (SELECT count(*) FROM unsafemv.findings t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"},
 
 	/* $4 event_id, $5 suid, $6 outcome, $7 observed_at */
 	[STATEMENT_RECEIPT_CLAIM_ONE] = {"tnntstz",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
-		"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT DO NOTHING"},
+	"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT DO NOTHING"},
 	/* $4 event_ids, $5 suids, $6 outcomes, $7 observed_at; in SUID order */
 	[STATEMENT_RECEIPT_CLAIM] = {"tnnTSTz",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
 		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, $7 "
-		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) ON CONFLICT DO NOTHING RETURNING event_id"},
+	"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) ON CONFLICT DO NOTHING RETURNING event_id"},
+
 	/*
-	 * What stands in the way of events: the receipt of the same id, the unsettled
-	 * one of the same SUID, and a settled one of the same SUID above the head.
-	 * $4 event_ids, $5 suids
+	 * What stands in the way of events: the receipt of the same id, the
+	 * unsettled one of the same SUID, and a settled one of the same SUID
+	 * above the head. $4 event_ids, $5 suids
 	 */
 	[STATEMENT_RECEIPT_FIND] = {"tnnTS",
 		"SELECT k.position, i.suid, i.outcome, u.event_id, s.event_id "
@@ -196,91 +201,98 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = k.event_id OFFSET 0) i ON true "
 		"LEFT JOIN " OTHER_BY_SUID("NOT r.settled") " u ON true "
 		"LEFT JOIN " OTHER_BY_SUID("r.settled AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above("
-		"(SELECT g.last_suid FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3))") " s ON true"},
+								   "(SELECT g.last_suid FROM unsafemv.generations g "
+								   "WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3))") " s ON true"},
 	/* Of receipts that are there; $4 event_ids, $5 suids, $6 outcomes */
 	[STATEMENT_RECEIPT_OUTCOME] = {"tnnTST",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
 		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, clock_timestamp() "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) "
-		"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET outcome = excluded.outcome"},
+	"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET outcome = excluded.outcome"},
 	/* $4 event_ids */
 	[STATEMENT_RECEIPT_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
-	/* Settle or insert as settled; $4 event_ids, $5 suids, $6 observed_ats; in SUID order */
+	"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
+
+	/*
+	 * Settle or insert as settled; $4 event_ids, $5 suids, $6 observed_ats;
+	 * in SUID order
+	 */
 	[STATEMENT_RECEIPT_SETTLE] = {"tnnTSZ",
 		"INSERT INTO unsafemv.receipts AS r " RECEIPT_COLUMNS " "
 		"SELECT $1, $2, $3, k.event_id, k.suid, true, 'applied', k.observed_at "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, observed_at) "
 		"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET settled = true "
-		"RETURNING r.event_id, r.suid"},
+	"RETURNING r.event_id, r.suid"},
 	/* Settle if there is one; $4 event_ids */
 	[STATEMENT_RECEIPT_SETTLE_KNOWN] = {"tnnT",
 		"UPDATE unsafemv.receipts r SET settled = true "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4) "
-		"RETURNING r.event_id, r.suid"},
+	"RETURNING r.event_id, r.suid"},
 	/* Unsettled at or below the head; $4 head */
 	[STATEMENT_RECEIPT_PASSED_OVER] = {"tnns",
 		"SELECT r.event_id, r.suid, r.outcome FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.<=) $4 ORDER BY r.service_id, r.view_no, r.generation, r.suid"},
+	"AND r.suid OPERATOR(unsafemv.<=) $4 ORDER BY r.service_id, r.view_no, r.generation, r.suid"},
 	/* $4 event_id, $5 suid */
 	[STATEMENT_RECEIPT_LOCK] = {"tnnts",
 		"SELECT r.settled, r.outcome FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = $4 "
-		"AND r.suid OPERATOR(unsafemv.=) $5 FOR NO KEY UPDATE"},
+	"AND r.suid OPERATOR(unsafemv.=) $5 FOR NO KEY UPDATE"},
 	/* Another event's settled receipts of these SUIDs; $4 event_ids, $5 suids */
 	[STATEMENT_RECEIPT_SETTLED_AT] = {"tnnTS",
-		"SELECT k.event_id, s.event_id FROM unnest($4, $5) AS k(event_id, suid), " OTHER_BY_SUID("r.settled") " s"},
+	"SELECT k.event_id, s.event_id FROM unnest($4, $5) AS k(event_id, suid), " OTHER_BY_SUID("r.settled") " s"},
 	[STATEMENT_RECEIPT_FIRST_UNSETTLED] = {"tnn",
 		"SELECT r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled AND r.outcome <> 'no-change' "
-		"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT 1"},
+	"ORDER BY r.service_id, r.view_no, r.generation, r.suid LIMIT 1"},
 	/* The greatest settled SUID below $4 */
 	[STATEMENT_RECEIPT_SETTLED_BELOW] = {"tnns",
 		"SELECT r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled "
 		"AND r.suid OPERATOR(unsafemv.<) $4 "
-		"ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1"},
+	"ORDER BY r.service_id DESC, r.view_no DESC, r.generation DESC, r.suid DESC LIMIT 1"},
 	/* $1 service_id, $2 view_no, $3 event_id, $4 suid */
 	[STATEMENT_RECEIPT_EXISTS] = {"tnts",
 		"SELECT 1 FROM unsafemv.generations g, LATERAL (SELECT 1 FROM unsafemv.receipts r "
 		"WHERE r.service_id = g.service_id AND r.view_no = g.view_no AND r.generation = g.generation "
 		"AND r.event_id = $3 AND r.suid OPERATOR(unsafemv.=) $4 OFFSET 0) r "
-		"WHERE g.service_id = $1 AND g.view_no = $2 LIMIT 1"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 LIMIT 1"},
 	/* Head, greatest SUID ever received, and the gate's verdict */
 	[STATEMENT_RECEIPT_META] = {"tnn",
 		"SELECT g.last_suid::text, " GREATEST_RECEIVED "::text, "
 		"g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
 		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') "
-		"FROM unsafemv.generations g WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
+	"FROM unsafemv.generations g WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	[STATEMENT_RECEIPT_MAXIMUM] = {"tnn",
 		"SELECT " GREATEST_RECEIVED " FROM unsafemv.generations g "
-		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
+	"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	/* $4 event_ids, $5 suids, $6 row_keys, $7 reasons */
 	[STATEMENT_MARKER_WRITE] = {"tnnTSTT",
 		"INSERT INTO unsafemv.markers (service_id, view_no, generation, event_id, suid, row_key, reason) "
 		"SELECT $1, $2, $3, k.event_id, k.suid, k.row_key, k.reason "
-		"FROM unnest($4, $5, $6, $7) AS k(event_id, suid, row_key, reason) ON CONFLICT DO NOTHING"},
+	"FROM unnest($4, $5, $6, $7) AS k(event_id, suid, row_key, reason) ON CONFLICT DO NOTHING"},
 	/* $4 suids of the events */
 	[STATEMENT_MARKER_DELETE] = {"tnnS",
 		"DELETE FROM unsafemv.markers m "
-		"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 AND m.suid OPERATOR(unsafemv.=) ANY ($4)"},
+	"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 AND m.suid OPERATOR(unsafemv.=) ANY ($4)"},
 
-	/* $4 row_key, $5 source_suid, $6 row_version, $7 tombstone, $8 value, $9 entries */
+	/*
+	 * $4 row_key, $5 source_suid, $6 row_version, $7 tombstone, $8 value, $9
+	 * entries
+	 */
 	[STATEMENT_TENTATIVE_WRITE_ONE] = {"tnntsnbjj",
 		"INSERT INTO unsafemv.unsafe_rows AS u "
 		"(service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value, entries) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) " TENTATIVE_REPLACE},
+	"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) " TENTATIVE_REPLACE},
 	/* The same as arrays, in C byte order of row_key */
 	[STATEMENT_TENTATIVE_WRITE] = {"tnnTSNBJJ",
 		"INSERT INTO unsafemv.unsafe_rows AS u "
 		"(service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value, entries) "
 		"SELECT $1, $2, $3, k.row_key, k.source_suid, k.row_version, k.tombstone, k.value, k.entries "
 		"FROM unnest($4, $5, $6, $7, $8, $9) AS k(row_key, source_suid, row_version, tombstone, value, entries) "
-		TENTATIVE_REPLACE},
+	TENTATIVE_REPLACE},
 	/* Tentative state and base of keys; $4 row_keys */
 	[STATEMENT_TENTATIVE_READ] = {"tnnT",
 		"SELECT k.position, u.source_suid, u.row_version, u.tombstone, u.value, u.entries, u.kept, u.base_suid, "
@@ -288,22 +300,28 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		ENTRIES_OF("r.row_key IS NOT NULL", ENTRY_ELEMENT, " AND NOT e.derived")
 		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) "
 		"LEFT JOIN " BY_ROW_KEY("u.*", "unsafe_rows", "u") " u ON true "
-		"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
-	/* Whole rows, on keys that are locked; $4.. the columns as arrays, in C byte order of row_key */
+	"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
+
+	/*
+	 * Whole rows, on keys that are locked; $4.. the columns as arrays, in C
+	 * byte order of row_key
+	 */
 	[STATEMENT_TENTATIVE_STORE] = {"tnnTSNBJJJSS",
 		"INSERT INTO unsafemv.unsafe_rows AS u " TENTATIVE_COLUMNS " "
 		"SELECT $1, $2, $3, k.* FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12) AS k "
 		"ON CONFLICT (service_id, view_no, generation, row_key) DO UPDATE "
 		"SET source_suid = excluded.source_suid, row_version = excluded.row_version, "
 		"tombstone = excluded.tombstone, value = excluded.value, entries = excluded.entries, "
-		"kept = excluded.kept, kept_from = excluded.kept_from, base_suid = excluded.base_suid"},
+	"kept = excluded.kept, kept_from = excluded.kept_from, base_suid = excluded.base_suid"},
 	/* Keys that are locked; $4 row_keys */
 	[STATEMENT_TENTATIVE_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.unsafe_rows WHERE ctid = ANY (ARRAY(SELECT u.ctid FROM unnest($4) AS k(row_key), "
-		BY_ROW_KEY("u.ctid", "unsafe_rows", "u") " u))"},
+	BY_ROW_KEY("u.ctid", "unsafe_rows", "u") " u))"},
+
 	/*
-	 * Tentative rows that a safe step on these keys may have to collect or refold;
-	 * those locked by an unsafe transaction are skipped.  $4 row_keys, $5 new head
+	 * Tentative rows that a safe step on these keys may have to collect or
+	 * refold; those locked by an unsafe transaction are skipped.  $4
+	 * row_keys, $5 new head
 	 */
 	[STATEMENT_TENTATIVE_TOUCHED] = {"tnnTs",
 		"SELECT k.position, u.source_suid, u.row_version, u.tombstone, u.value, u.entries, u.kept, u.base_suid "
@@ -311,7 +329,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 "
 		"AND t.row_key >= k.row_key AND t.row_key <= k.row_key "
 		"AND (t.source_suid OPERATOR(unsafemv.<=) $5 OR t.kept IS NOT NULL) "
-		"ORDER BY t.row_key LIMIT 1 FOR UPDATE SKIP LOCKED) u"},
+	"ORDER BY t.row_key LIMIT 1 FOR UPDATE SKIP LOCKED) u"},
 
 	/* $4 row_keys */
 	[STATEMENT_SAFE_READ] = {"tnnT",
@@ -319,17 +337,17 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		ENTRIES_OF("r.row_key IS NOT NULL",
 				   ENTRY_ELEMENT " || CASE WHEN e.derived THEN '[true]'::jsonb ELSE '[]'::jsonb END", "")
 		"FROM unnest($4) WITH ORDINALITY AS k(row_key, position) "
-		"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
+	"LEFT JOIN " BY_ROW_KEY("r.*", "rows", "r") " r ON true"},
 	/* $4 row_keys, $5 source_suids, $6 row_versions, $7 values */
 	[STATEMENT_SAFE_STORE] = {"tnnTSNJ",
 		"INSERT INTO unsafemv.rows (service_id, view_no, generation, row_key, source_suid, row_version, value) "
 		"SELECT $1, $2, $3, k.* FROM unnest($4, $5, $6, $7) AS k "
 		"ON CONFLICT (service_id, view_no, generation, row_key) DO UPDATE "
-		"SET source_suid = excluded.source_suid, row_version = excluded.row_version, value = excluded.value"},
+	"SET source_suid = excluded.source_suid, row_version = excluded.row_version, value = excluded.value"},
 	/* $4 row_keys */
 	[STATEMENT_SAFE_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.rows WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest($4) AS k(row_key), "
-		BY_ROW_KEY("r.ctid", "rows", "r") " r))"},
+	BY_ROW_KEY("r.ctid", "rows", "r") " r))"},
 	/* $4 row_keys, $5 entries as [id, type, value(, true)] */
 	[STATEMENT_ENTRY_INSERT] = {"tnnTJ",
 		"INSERT INTO unsafemv.index_entries "
@@ -339,7 +357,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"CASE k.entry ->> 1 WHEN 'integer' THEN (k.entry -> 2)::bigint END, "
 		"CASE k.entry ->> 1 WHEN 'real' THEN (k.entry ->> 2)::double precision END, "
 		"jsonb_array_length(k.entry) > 3 "
-		"FROM unnest($4, $5) AS k(row_key, entry)"},
+	"FROM unnest($4, $5) AS k(row_key, entry)"},
 	/* $4 row_keys, $5 entries; all entries of a row for an entry that is NULL */
 	[STATEMENT_ENTRY_DELETE] = {"tnnTJ",
 		"DELETE FROM unsafemv.index_entries WHERE ctid = ANY (ARRAY(SELECT x.ctid "
@@ -348,21 +366,21 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"AND (k.entry IS NULL OR (e.index_id = k.entry ->> 0 AND e.value_type = k.entry ->> 1 "
 		"AND CASE e.value_type WHEN 'text' THEN e.text_value = k.entry ->> 2 "
 		"WHEN 'integer' THEN e.integer_value = (k.entry -> 2)::bigint "
-		"ELSE e.real_value = (k.entry ->> 2)::double precision END)) OFFSET 0) x))"},
+	"ELSE e.real_value = (k.entry ->> 2)::double precision END)) OFFSET 0) x))"},
 	/* $4 head, $5 row_count, $6 history_count, $7 history_digest, $8 floor */
 	[STATEMENT_HEAD_WRITE] = {"tnnsnnys",
 		"UPDATE unsafemv.generations SET last_suid = $4, row_count = $5, history_count = $6, history_digest = $7, "
 		"receipt_floor = $8, rebuilt_source_event_count = NULL, rebuilt_source_max_suid = NULL, "
 		"rebuilt_source_history_digest = NULL, rebuilt_at = NULL, updated_at = clock_timestamp() "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
+	"WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	/* Of observe_safe_receipt; $4 head, $5 settled SUID */
 	[STATEMENT_HEAD_OBSERVE] = {"tnnss",
 		"UPDATE unsafemv.generations SET last_suid = $4, settled_max_suid = unsafemv.suid_larger(coalesce(settled_max_suid, $5), $5), "
-		"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
+	"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 	/* $4 event_id, $5 suid */
 	[STATEMENT_REBUILD_REQUIRED] = {"tnnts",
 		"UPDATE unsafemv.generations SET rebuild_required = true, behind_frontier_event_id = $4, behind_frontier_suid = $5, "
-		"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
+	"updated_at = clock_timestamp() WHERE service_id = $1 AND view_no = $2 AND generation = $3"},
 
 #include "statement_generation.h"
 #include "statement_catchup.h"

@@ -187,7 +187,7 @@ static void
 call_follow(const Work *work)
 {
 	static const char *const query =
-		"CALL unsafemv.follow($1, $2, max_events => $3)";
+	"CALL unsafemv.follow($1, $2, max_events => $3)";
 	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
 	Datum		values[] = {work->service_id, work->view_id, Int64GetDatum(EVENTS_PER_CALL)};
 	ParamListInfo params = makeParamList(lengthof(types));
@@ -456,7 +456,10 @@ unsafemv_worker_main(Datum main_arg)
 	BackgroundWorkerUnblockSignals();
 	connect_database(DatumGetBool(main_arg));
 
-	/* As the functions of the extension want it, whatever role and database say. */
+	/*
+	 * As the functions of the extension want it, whatever role and database
+	 * say.
+	 */
 	SetConfigOption("search_path", "pg_catalog, pg_temp", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
@@ -616,7 +619,10 @@ unsafemv_start_worker(PG_FUNCTION_ARGS)
 	if (WaitForBackgroundWorkerStartup(handle, &pid) != BGWH_STARTED)
 		raise_not_started();
 
-	/* Started means forked: wait until it is connected, so that it can be stopped. */
+	/*
+	 * Started means forked: wait until it is connected, so that it can be
+	 * stopped.
+	 */
 	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), START_TIMEOUT_MS);
 	while (!worker_connected(pid))
 	{

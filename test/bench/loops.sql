@@ -241,3 +241,86 @@ BEGIN
 		jsonb_build_object('status', 'paid', 'customer', 'customer-' || n % 5000, 'total', n % 1000), 1, bench.suid(safe + n)
 	FROM generate_series(1, tentative) n;
 END $$;
+
+-- P9: a view whose tentative rows are all folded and settled, but not collected yet.
+CREATE FUNCTION bench.fill_eligible(view text, count bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	no bigint;
+BEGIN
+	PERFORM unsafemv.create_view('bench', view);
+	SELECT v.view_no INTO no FROM unsafemv.views v WHERE v.service_id = 'bench' AND v.view_id = view;
+	INSERT INTO unsafemv.receipts (service_id, view_no, generation, event_id, suid, settled, outcome, observed_at)
+	SELECT 'bench', no, 0, 'event-' || i, bench.suid(i)::unsafemv.suid, true, 'applied', clock_timestamp()
+	FROM generate_series(1, count) i;
+	INSERT INTO unsafemv.unsafe_rows (service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value)
+	SELECT 'bench', no, 0, 'order-' || i, bench.suid(i)::unsafemv.suid, 1, false, '{"status": "open", "total": 12.5}'
+	FROM generate_series(1, count) i;
+	UPDATE unsafemv.generations g SET last_suid = bench.suid(count)::unsafemv.suid WHERE g.service_id = 'bench' AND g.view_no = no;
+END $$;
+
+CREATE FUNCTION bench.collect_all(view text, count bigint) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+BEGIN
+	IF unsafemv.collect_eligible('bench', view, 0, 1, bench.suid(count)) <> count THEN
+		RAISE EXCEPTION 'not all rows were collected';
+	END IF;
+	RETURN bench.microseconds(started);
+END $$;
+
+CREATE FUNCTION bench.collect_singly(view text, count bigint) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+BEGIN
+	FOR i IN 1..count LOOP
+		IF NOT unsafemv.garbage_collect('bench', view, 0, 1, 'order-' || i, 1, bench.suid(i), bench.suid(count)) THEN
+			RAISE EXCEPTION 'row % was not collected', i;
+		END IF;
+	END LOOP;
+	RETURN bench.microseconds(started);
+END $$;
+
+-- Applies on other keys, a transaction each: the time of one. The first event is number "first".
+CREATE PROCEDURE bench.apply_beside(view text, first bigint, count bigint, INOUT spent double precision) LANGUAGE plpgsql AS $$
+DECLARE
+	started timestamptz;
+BEGIN
+	spent := 0;
+	FOR i IN first..first + count - 1 LOOP
+		started := clock_timestamp();
+		PERFORM unsafemv.apply('bench', view, 'beside-' || i, bench.suid(i), '{"rowUpserts":[{"rowKey":"beside","value":1}]}');
+		spent := spent + bench.microseconds(started) / count;
+		COMMIT;
+	END LOOP;
+END $$;
+
+-- P8: the same events for both safe lanes, in order.
+CREATE FUNCTION bench.safe_events(first bigint, count bigint) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_agg(jsonb_build_object('eventId', 'safe-' || i, 'suid', bench.suid(i), 'mutations', jsonb_build_object(
+		'rowUpserts', jsonb_build_array(jsonb_build_object('rowKey', 'order-' || i * 7919 % 20000, 'value', jsonb_build_object('status', 'open', 'n', i))),
+		'indexEntries', jsonb_build_array(jsonb_build_object('rowKey', 'order-' || i * 7919 % 20000, 'indexId', 'status', 'valueType', 'text', 'value', 'open')))) ORDER BY i)
+	FROM generate_series(first, first + count - 1) i
+$$;
+
+CREATE FUNCTION bench.fold_batch(view text, first bigint, count bigint) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+	events jsonb := bench.safe_events(first, count);
+	started timestamptz := clock_timestamp();
+BEGIN
+	PERFORM unsafemv.apply_safe_batch('bench', view, CASE WHEN first > 1 THEN bench.suid(first - 1)::unsafemv.suid END, events);
+	RETURN bench.microseconds(started);
+END $$;
+
+CREATE FUNCTION bench.fold_peer(view text, first bigint, count bigint) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+	events jsonb := bench.safe_events(first, count);
+	event jsonb;
+	head text := CASE WHEN first > 1 THEN bench.suid(first - 1) END;
+	started timestamptz := clock_timestamp();
+BEGIN
+	FOR event IN SELECT * FROM jsonb_array_elements(events) LOOP
+		PERFORM peer.apply_safe('bench', view, head, event ->> 'suid', event -> 'mutations', event ->> 'eventId');
+		head := event ->> 'suid';
+	END LOOP;
+	RETURN bench.microseconds(started);
+END $$;

@@ -170,6 +170,54 @@ SELECT unsafemv.create_view('receipts', name) FROM unnest(ARRAY['r85a', 'r85b', 
 SELECT v, step(v, 8, up('k', '8')), put(v, 3, up('k', '3'), safe_head => h), gate(v), meta(v) FROM (VALUES ('r85a', NULL), ('r85b', 2), ('r85c', 8)) AS x (v, h) ORDER BY v;
 SELECT v, receipts(v), (SELECT count(*) FROM unsafemv.unsafe_rows WHERE service_id = 'receipts' AND view_no = no(v)) AS tentative FROM unnest(ARRAY['r85a', 'r85b', 'r85c']) v;
 
+-- report 10: the retention is the window in which a redelivery is recognised; what lies behind it is refused, never applied again
+CREATE FUNCTION one() RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$ SELECT patch('counter', '{"n": 1}', 1, true, 'add') $$;
+CREATE FUNCTION again(view text, n bigint) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    before text := state();
+    answer text := refused(format('SELECT put(%L, %s, one())', view, n));
+BEGIN
+    IF answer = 'NOT REFUSED' THEN answer := put(view, n, one()); END IF;
+    RETURN format('%s%s, %s, %s', answer, CASE WHEN state() <> before THEN ' AND WROTE' END, gate(view), shown(view));
+END $$;
+-- days go by: what has arrived did so two days ago
+CREATE FUNCTION purge(view text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    a record;
+BEGIN
+    UPDATE unsafemv.receipts SET observed_at = observed_at - interval '2 days' WHERE service_id = 'receipts' AND view_no = no(view);
+    UPDATE unsafemv.generations SET candidate_since = candidate_since - interval '2 days' WHERE service_id = 'receipts' AND view_no = no(view);
+    SELECT * INTO a FROM unsafemv.read_active('receipts', view);
+    PERFORM unsafemv.collect_eligible('receipts', view, a.generation, a.definition_version, a.last_suid::suid);
+    SELECT * INTO a FROM unsafemv.read_active('receipts', view);
+    RETURN format('generation %s, floor %s: %s', a.generation, coalesce(short(a.receipt_floor), '-'), receipts(view));
+END $$;
+SELECT unsafemv.create_view('receipts', 'r10');
+SELECT put('r10', 1, one()), shown('r10');
+-- in front of the head no receipt ever goes
+SELECT purge('r10'), again('r10', 1);
+-- behind it, first with the receipt, then without
+SELECT step('r10', 1, one()), again('r10', 1);
+SELECT step('r10', 3, '{}'), again('r10', 1);
+SELECT purge('r10'), again('r10', 1);
+SELECT outcome, duplicate, error_code FROM unsafemv.apply_batch('receipts', 'r10', jsonb_build_array(jsonb_build_object('eventId', 'e1', 'suid', s(1)::text, 'mutations', one())), on_error => 'report');
+SELECT refused($$SELECT unsafemv.apply_safe('receipts', 'r10', s(3), s(1), one(), 'e1')$$) AS folded_again, refused($$SELECT put('r10', 1, one(), record => false)$$) AS unrecorded, refused($$SELECT arrive('r10', 1)$$) AS observed;
+-- during a rebuild: the candidate is empty, has folded it, is active
+SELECT put('r10', 5, up('other', '5')), step('r10', 5, up('other', '5')), unsafemv.begin_rebuild('receipts', 'r10', 1);
+SELECT again('r10', 1), purge('r10') AS needed_for_the_comparison;
+SELECT last_suid IS NOT NULL AS folded FROM unsafemv.apply_safe('receipts', 'r10', NULL, s(1), one(), 'e1', 1);
+SELECT again('r10', 1), purge('r10');
+SELECT row_upserts FROM unsafemv.apply_safe_batch('receipts', 'r10', s(1), jsonb_build_array(jsonb_build_object('eventId', 'e3', 'suid', s(3)::text, 'mutations', '{}'::jsonb), jsonb_build_object('eventId', 'e5', 'suid', s(5)::text, 'mutations', up('other', '5'))), 1);
+SELECT again('r10', 1), purge('r10') AS compared;
+SELECT * FROM unsafemv.promote_generation('receipts', 'r10', 1, 0);
+SELECT again('r10', 1), purge('r10');
+SELECT again('r10', 1), again('r10', 5);
+-- a rebuild that says when its events arrived leaves no receipts of old ones, but a floor
+SELECT unsafemv.begin_rebuild('receipts', 'r10', 2);
+SELECT row_patches FROM unsafemv.apply_safe_batch('receipts', 'r10', NULL, (SELECT jsonb_agg(jsonb_build_object('eventId', 'e' || n, 'suid', s(n)::text, 'mutations', CASE n WHEN 1 THEN one() ELSE '{}' END, 'arrivedAt', now() - interval '3 days')) FROM unnest(ARRAY[1, 3, 5]) n), 2);
+SELECT * FROM unsafemv.promote_generation('receipts', 'r10', 2, 1);
+SELECT receipts('r10') AS of_generation_1, again('r10', 1), short(receipt_floor) AS floor FROM unsafemv.read_active('receipts', 'r10');
+
 -- read_meta: the greatest SUID of all receipts there ever were, and the gate's verdict
 SELECT unsafemv.create_view('receipts', 'meta');
 SELECT put('meta', 7, up('k', '7')), meta('meta');

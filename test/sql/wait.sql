@@ -114,6 +114,42 @@ SELECT wait('v', 5);
 SELECT put('v', 2);
 SELECT wait('v', 5), wait('v', 2, timeout => '1 h'), state('v', 2);
 
+-- scenario 188: a receipt of the former generation counts if it was carried or the candidate has it, and no other
+CREATE FUNCTION has(view text, n bigint) RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(format('%s in %s', CASE WHEN settled THEN 'settled' ELSE 'unsettled' END, generation), ', ' ORDER BY generation), '-')
+    FROM unsafemv.receipts WHERE service_id = 'wait' AND view_no = no(view) AND event_id = 'e' || n
+$$;
+CREATE FUNCTION rebuild(view text, n bigint, version bigint, force boolean = false) RETURNS text LANGUAGE sql AS $$
+    SELECT format('generation %s, carried %s, redeliver %s', p.generation, p.carried, p.redeliver)
+    FROM unsafemv.begin_rebuild('wait', view, version) c,
+    LATERAL unsafemv.apply_safe('wait', view, NULL, s(n), jsonb_build_object('rowUpserts', jsonb_build_array(jsonb_build_object('rowKey', 'k' || n, 'value', '{}'::jsonb))),
+        'e' || n, c) f,
+    LATERAL unsafemv.promote_generation('wait', view, c, (SELECT a.generation FROM unsafemv.read_active('wait', view) a), force AND f.last_suid IS NOT NULL) p
+$$;
+SELECT create_view('wait', 'old');
+SELECT put('old', 4, plan => '{}'), put('old', 5), put('old', 9), fold('old', NULL, 5);
+SELECT record_unsafe_failure('wait', 'old', 'e30', s(30), 'no');
+SELECT n, wait('old', n), wait('old', n, consistency => 'safe') AS safe FROM unnest(ARRAY[4, 5, 9, 30]) n;
+SELECT rebuild('old', 5, 1);
+SELECT n, has('old', n), has_target_receipt('wait', 'old', 'e' || n, s(n)), wait('old', n), wait('old', n, consistency => 'safe') AS safe FROM unnest(ARRAY[4, 5, 9, 30]) n;
+SELECT state('old', 4), state('old', 30);
+-- a failure of the generation that is active now does count
+SELECT record_unsafe_failure('wait', 'old', 'e31', s(31), 'no'), wait('old', 31), wait('old', 30);
+-- another definition: nothing is carried, so not until it has been delivered again
+SELECT begin_rebuild('wait', 'old', 2, last_suid => s(5)), (promote_generation('wait', 'old', 2, 1)).redeliver;
+SELECT n, has('old', n), wait('old', n) FROM unnest(ARRAY[5, 9, 31]) n;
+SELECT put('old', 9), wait('old', 9);
+-- below head and floor of the generation that is active now no receipt is asked for
+SELECT create_view('wait', 'floor');
+SELECT put('floor', 5), fold('floor', NULL, 5), put('floor', 9), wait('floor', 9);
+SELECT begin_rebuild('wait', 'floor', 1, last_suid => s(5)), promote_generation('wait', 'floor', 1, 0);
+SELECT n, has('floor', n), wait('floor', n), wait('floor', n, consistency => 'safe') AS safe FROM unnest(ARRAY[5, 9]) n;
+-- forced: what the candidate lacks is carried unsettled, which closes the reads, and so the waits
+SELECT create_view('wait', 'forced');
+SELECT put('forced', 3), put('forced', 5), fold('forced', NULL, 3), fold('forced', 3, 5);
+SELECT refused($$SELECT rebuild('forced', 5, 1)$$), rebuild('forced', 5, 1, true);
+SELECT n, has('forced', n), wait('forced', n) FROM unnest(ARRAY[3, 5]) n;
+
 -- safe within the transaction that wrote the receipt: refused at once, not waited for
 SELECT create_view('wait', 'own');
 BEGIN;
