@@ -68,6 +68,9 @@
 #define FIRST_BACKOFF_MS	1000
 #define LAST_BACKOFF_MS		60000
 
+/* The least time between two passes of a view is the naptime, and no more than this. */
+#define LONGEST_PAUSE_MS	1000
+
 /* A call of follow folds at most so many events, a lease lasts so many calls. */
 #define EVENTS_PER_CALL		5000
 #define CALLS_PER_LEASE		20
@@ -339,7 +342,7 @@ follow_view(Work *work)
 		more = false;
 		values[0] = work->service_id;
 		values[1] = work->view_id;
-		values[2] = interval_of(naptime_setting);
+		values[2] = interval_of(Min(naptime_setting, LONGEST_PAUSE_MS));
 		if (statement_execute(STATEMENT_WORKER_PASS, values, NULL) > 0)
 		{
 			more = DatumGetBool(statement_value(0, 1, &isnull));
@@ -478,20 +481,21 @@ unsafemv_worker_main(Datum main_arg)
 	{
 		long		nap;
 
-		MemoryContextReset(pass_context);
-		MemoryContextSwitchTo(pass_context);
-		nap = run_once(&loop_failures);
-		if (nap > 0)
-		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap,
-							 PG_WAIT_EXTENSION);
-			ResetLatch(MyLatch);
-		}
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
+		MemoryContextReset(pass_context);
+		MemoryContextSwitchTo(pass_context);
+		nap = run_once(&loop_failures);
+
+		/* A lock wait within the pass may have consumed the latch. */
+		if (nap == 0 || ConfigReloadPending)
+			continue;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
 	}
 }
 

@@ -158,6 +158,7 @@ eventually("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND NOT granted
 query("SELECT pg_cancel_backend($pid)");
 $node->wait_for_log(qr/canceling statement due to user request/, $log);
 $holder->query_safe('SELECT pg_advisory_unlock(1)');
+$holder->quit;
 eventually(q{SELECT settled('cancel', 'v', 10)}, 'cancelled: goes on');
 is(query(q{SELECT seen('cancel', 'v', 'safe')}), 'k={"n": 10}', 'cancelled: each event once');
 is(query("$workers AND pid = $pid"), '1', 'cancelled: the same process');
@@ -262,7 +263,6 @@ eventually("SELECT ($workers) = 0", 'DROP DATABASE WITH (FORCE) ends it');
 
 # 223: two workers, started with the server, share the views; one is killed in the
 # middle of a chunk, which restarts the server; the views go on where they were.
-$holder->quit;
 query('CREATE ROLE runner LOGIN; GRANT USAGE ON SCHEMA unsafemv TO runner; GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO runner; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO runner');
 $node->append_conf('postgresql.conf', <<'CONF');
 shared_preload_libraries = 'unsafemv'
