@@ -59,4 +59,9 @@
 #define COMPAT_VXID_PROCESS(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
+/* A function that does not return: a prefix from 18 on. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 #endif							/* UNSAFEMV_COMPAT_H */

@@ -36,7 +36,7 @@ typedef struct Projection
 extern bool projection_read(const View *view, Projection *result);
 
 /* MV_PROJECTION_MISSING: nothing is attached. */
-extern void projection_missing(const View *view) pg_attribute_noreturn();
+pg_noreturn extern void projection_missing(const View *view);
 
 /*
  * Look the source up as projection_attach did: MV_PROJECTION_MISSING or

@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "mutation.h"
 
 /* What a view is; fixed while its shared lock is held. */
@@ -108,8 +109,8 @@ extern text *registry_event_argument(FunctionCallInfo fcinfo, int argno);
 extern const Suid *registry_suid_argument(FunctionCallInfo fcinfo, int argno, const char *name);
 
 /* Raise MV_VIEW_MISSING; MV_INSTANCE_MISSING for a view that is being dropped. */
-extern void registry_view_missing(const text *service_id, const text *view_id) pg_attribute_noreturn();
-extern void registry_not_active(const text *service_id, const text *view_id) pg_attribute_noreturn();
+pg_noreturn extern void registry_view_missing(const text *service_id, const text *view_id);
+pg_noreturn extern void registry_not_active(const text *service_id, const text *view_id);
 
 /* errdetail("Service \"...\", view \"...\".") and with a generation. */
 extern int	registry_errdetail(const View *view);
