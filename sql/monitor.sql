@@ -40,7 +40,8 @@ SELECT s.service_id, s.view_id, s.generation, s.definition_version, s.last_suid 
 		AND NOT (f.kind = 'unsafe-failure' AND EXISTS (
 			SELECT FROM unsafemv.receipts r
 			WHERE r.service_id = f.service_id AND r.view_no = f.view_no AND r.generation = f.generation
-				AND r.event_id = f.event_id))) AS findings,
+				AND r.event_id = f.event_id
+				AND (f.suid IS NULL OR r.suid OPERATOR(unsafemv.=) f.suid)))) AS findings,
 	k.lease_owner, k.lease_epoch, k.lease_until
 FROM unsafemv.read_gates s
 LEFT JOIN unsafemv.kicks k ON k.service_id = s.service_id AND k.view_no = s.view_no;

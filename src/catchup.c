@@ -56,6 +56,7 @@
 #define EVENT_TRIES		3		/* in one pass */
 #define EVENT_PAUSE_MS	50		/* after the first; then twice as long */
 #define MAX_COLLISIONS	20
+#define FAR_AHEAD		(END_TIMESTAMP - 1001 * 366 * USECS_PER_DAY)
 
 /* A key that an event's plan may depend on, as folded so far. */
 typedef struct PresentRow
@@ -234,6 +235,19 @@ compare_source_events(const void *a, const void *b)
 	return suid_compare(&((const SourceEvent *) a)->suid, &((const SourceEvent *) b)->suid);
 }
 
+typedef struct KnownEvent
+{
+	text	   *event_id;
+	Suid		suid;
+} KnownEvent;
+
+static int
+compare_known(const void *a, const void *b)
+{
+	return mutation_compare_text(((const KnownEvent *) a)->event_id,
+								 ((const KnownEvent *) b)->event_id);
+}
+
 /* Those of the events that have no receipt, to the front; how many. */
 static int
 without_receipt(const Chunk *chunk, SourceEvent *events, int count)
@@ -249,25 +263,28 @@ without_receipt(const Chunk *chunk, SourceEvent *events, int count)
 	registry_instance(values, chunk->view, chunk->generation);
 	values[3] = statement_text_array(ids, NULL, count);
 	found = statement_execute(STATEMENT_RECEIPT_KNOWN, values, NULL);
-	if (found == (uint64) count)
-		return 0;
-
-	/*
-	 * Few are new if any: what is known is looked up in what came back,
-	 * sorted.
-	 */
 	{
-		text	  **names = palloc(Max(found, 1) * sizeof(text *));
+		KnownEvent *receipts = palloc(Max(found, 1) * sizeof(KnownEvent));
 
 		for (uint64 row = 0; row < found; row++)
 		{
 			bool		isnull;
 
-			names[row] = DatumGetTextPP(statement_value(row, 1, &isnull));
+			receipts[row].event_id = DatumGetTextPP(statement_value(row, 1, &isnull));
+			(void) statement_suid(row, 2, &receipts[row].suid);
 		}
+		qsort(receipts, found, sizeof(KnownEvent), compare_known);
 		for (int i = 0; i < count; i++)
-			for (uint64 row = 0; row < found && !known[i]; row++)
-				known[i] = mutation_compare_text(names[row], events[i].event_id) == 0;
+		{
+			KnownEvent	wanted = {.event_id = events[i].event_id};
+			KnownEvent *receipt = bsearch(&wanted, receipts, found, sizeof(KnownEvent), compare_known);
+
+			/*
+			 * A receipt of the same id with another SUID is of something
+			 * else.
+			 */
+			known[i] = receipt != NULL && suid_compare(&receipt->suid, &events[i].suid) == 0;
+		}
 	}
 	for (int i = 0; i < count; i++)
 		if (!known[i])
@@ -282,6 +299,7 @@ record_late(const Chunk *chunk, SourceEvent *events, int count)
 {
 	Claim	   *claims = palloc0(count * sizeof(Claim));
 	const Suid *head = &chunk->state.head;
+	bool		closed = chunk->state.rebuild_required;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -291,11 +309,24 @@ record_late(const Chunk *chunk, SourceEvent *events, int count)
 	}
 	receipts_claim(chunk->view, chunk->generation, claims, count, GetCurrentTimestamp());
 	for (int i = 0; i < count; i++)
+	{
+		if (claims[i].state == CLAIM_CONTRADICTION && !closed)
+		{
+			Datum		values[5];
+
+			/* It cannot have a receipt: the generation itself says it. */
+			registry_instance(values, chunk->view, chunk->generation);
+			values[3] = PointerGetDatum(claims[i].event_id);
+			values[4] = SuidPGetDatum(claims[i].suid);
+			(void) statement_execute(STATEMENT_REBUILD_REQUIRED, values, NULL);
+			closed = true;
+		}
 		if (claims[i].state != CLAIM_DUPLICATE)
 			(void) findings_record(chunk->view, chunk->generation, FINDING_LATE_EVENT,
 								   claims[i].event_id, claims[i].suid,
 								   make_detail(psprintf("{\"head\": \"%s\"%s}", suid_cstring(head),
 														claims[i].state == CLAIM_CONTRADICTION ? ", \"contradiction\": true" : "")));
+	}
 }
 
 /* Events at or below the head when the first pass begins belong to it. */
@@ -453,6 +484,8 @@ read_deadline(const Chunk *chunk, const SourceEvent *event, TimestampTz *deadlin
 {
 	TimestampTz since = event->arrived_at;
 
+	if (event->arrived_at > FAR_AHEAD)
+		return false;			/* no window can be added */
 	if (suid_compare(&event->suid, &chunk->limit_suid) > 0)
 		since = Max(since, DatumGetTimestampTz(DirectFunctionCall1(unsafemv_suid_timestamp,
 																   SuidPGetDatum(&event->suid))));

@@ -323,7 +323,6 @@ passes_through(int sqlstate)
 		case ERRCODE_OPERATOR_INTERVENTION:
 		case ERRCODE_INSUFFICIENT_RESOURCES:
 		case ERRCODE_SYSTEM_ERROR:
-		case ERRCODE_INTERNAL_ERROR:
 		case ERRCODE_TRANSACTION_ROLLBACK:
 			return true;
 		default:
@@ -485,6 +484,9 @@ unsafemv_attach_projection(PG_FUNCTION_ARGS)
 	check_role(&view, GetUserId());
 	if (has_types && array_contains_nulls(PG_GETARG_ARRAYTYPE_P(5)))
 		RAISE(MV_VALUE_INVALID, errmsg("argument \"event_types\" has a null element"));
+	if (has_types && ArrayGetNItems(ARR_NDIM(PG_GETARG_ARRAYTYPE_P(5)), ARR_DIMS(PG_GETARG_ARRAYTYPE_P(5))) == 0)
+		RAISE(MV_VALUE_INVALID, errmsg("argument \"event_types\" is empty"),
+			  errhint("NULL takes events of every type."));
 
 	relation = find_source(&view, text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	if (get_rel_persistence(relation) == RELPERSISTENCE_TEMP)
@@ -538,6 +540,7 @@ unsafemv_observe_lag(PG_FUNCTION_ARGS)
 	text	   *service_id = registry_service_argument(fcinfo, 0);
 	Datum		values[2] = {PointerGetDatum(service_id), PG_GETARG_DATUM(1)};
 	Interval	zero = {0};
+	Interval	most = {.month = 12 * 1000};
 	Interval   *result;
 	bool		isnull;
 
@@ -545,6 +548,9 @@ unsafemv_observe_lag(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1) &&
 		DatumGetBool(DirectFunctionCall2(interval_lt, PG_GETARG_DATUM(1), IntervalPGetDatum(&zero))))
 		RAISE(MV_VALUE_INVALID, errmsg("lag is negative"));
+	if (!PG_ARGISNULL(1) &&
+		DatumGetBool(DirectFunctionCall2(interval_gt, PG_GETARG_DATUM(1), IntervalPGetDatum(&most))))
+		RAISE(MV_VALUE_INVALID, errmsg("lag is more than 1000 years"));
 	statement_begin();
 	if (PG_ARGISNULL(1) ? statement_execute(STATEMENT_LAG_READ, values, NULL) > 0 :
 		statement_execute(STATEMENT_LAG_OBSERVE, values, NULL) > 0)

@@ -17,15 +17,18 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "common/sha2.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "catchup.h"
 #include "compat.h"
+#include "findings.h"
 #include "generation.h"
 #include "lane_safe.h"
 #include "source.h"
@@ -231,6 +234,8 @@ promote(void *argument)
 	Generation	candidate;
 	int64		carried;
 	Datum		redeliver;
+	Datum	   *left;
+	int			nleft;
 
 	rebuild->behind = false;
 	registry_head(view, registry_resolve_generation(view, false, 0), false, &active);
@@ -243,6 +248,12 @@ promote(void *argument)
 	}
 	generation_promote(pass->service_id, pass->view_id, pass->generation, view->active_generation,
 					   false, &carried, &redeliver);
+	deconstruct_array(DatumGetArrayTypeP(redeliver), TEXTOID, -1, false, TYPALIGN_INT, &left, NULL, &nleft);
+	view = registry_current_view(pass->service_id, pass->view_id);
+	for (int i = 0; i < nleft; i++)
+		(void) findings_record(view, pass->generation, FINDING_UNSAFE_FAILURE, DatumGetTextPP(left[i]), NULL,
+							   DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+																  CStringGetDatum("{\"error\": \"not replayed when the generation was promoted\"}"))));
 	rebuild->promoted = true;
 }
 
@@ -270,12 +281,29 @@ static void
 promote_when_reached(Rebuild *rebuild)
 {
 	CatchUp    *pass = &rebuild->pass;
+	int64		folded = -1;
 
 	for (;;)
 	{
 		catchup_transaction(promote, rebuild, 70);
 		if (rebuild->promoted)
 			return;
+		if (!pass->has_deadline && pass->folded == folded)
+		{
+			/*
+			 * A whole pass found nothing: the source ends behind the active
+			 * head.
+			 */
+			catchup_transaction(release, rebuild, 80);
+			RAISE(MV_PROMOTION_BEHIND,
+				  errmsg("source ends at %s, behind the active head",
+						 suid_cstring(pass->has_head ? &pass->head : NULL)),
+				  errdetail("Service \"%s\", view \"%s\", candidate %lld.",
+							mutation_clip(pass->service_id), mutation_clip(pass->view_id),
+							(long long) pass->generation),
+				  errhint("Restore the source, or promote the candidate with force."));
+		}
+		folded = pass->folded;
 
 		/*
 		 * The active head lies above: what is missing is not old enough, or

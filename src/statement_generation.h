@@ -81,7 +81,7 @@
 [STATEMENT_RECEIPT_KNOWN] =
 {
 	"tnnT",
-		"SELECT r.event_id FROM unsafemv.receipts r "
+		"SELECT r.event_id, r.suid FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"
 },
 

@@ -20,11 +20,12 @@
 	"(CASE WHEN " prefix "kind IN ('checkpoint-ahead', 'ordering-quarantine') THEN '' " \
 	"ELSE coalesce(" prefix "event_id, '') END)"
 
-/* A failed apply is over once its event has a receipt. */
+/* A failed apply is over once exactly its event has a receipt. */
 #define FINDING_OPEN \
 	"(f.resolved_at IS NULL AND NOT (f.kind = 'unsafe-failure' AND EXISTS (" \
 	"SELECT FROM unsafemv.receipts r WHERE r.service_id = f.service_id AND r.view_no = f.view_no " \
-	"AND r.generation = f.generation AND r.event_id = f.event_id)))"
+	"AND r.generation = f.generation AND r.event_id = f.event_id " \
+	"AND (f.suid IS NULL OR r.suid OPERATOR(unsafemv.=) f.suid))))"
 
 /* An open checkpoint-ahead finding keeps what was seen first. */
 #define FINDING_TAKE(column) \
@@ -34,13 +35,14 @@
 [STATEMENT_FINDING_RECORD] =
 {
 	"tnnttsj",
-		"INSERT INTO unsafemv.findings AS f (service_id, view_no, generation, kind, event_id, suid, detail) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $7) "
+		"INSERT INTO unsafemv.findings AS f (service_id, view_no, generation, kind, event_id, suid, detail, "
+		"first_seen, last_seen) "
+		"SELECT $1, $2, $3, $4, $5, $6, $7, m.moment, m.moment FROM (SELECT clock_timestamp() AS moment OFFSET 0) AS m "
 		"ON CONFLICT (service_id, view_no, generation, kind, " FINDING_KEY("") ") DO UPDATE SET "
 		FINDING_TAKE("event_id") FINDING_TAKE("suid") FINDING_TAKE("detail")
-		"first_seen = CASE WHEN f.resolved_at IS NULL THEN f.first_seen ELSE clock_timestamp() END, "
+		"first_seen = CASE WHEN f.resolved_at IS NULL THEN f.first_seen ELSE excluded.first_seen END, "
 		"attempts = CASE WHEN f.resolved_at IS NULL THEN f.attempts + 1 ELSE 1 END, "
-		"last_seen = clock_timestamp(), resolved_at = NULL RETURNING f.attempts"
+		"last_seen = excluded.last_seen, resolved_at = NULL RETURNING f.attempts"
 },
 
 /* $4 kind, $5 event_id (NULL: any); was it open in the sense of read_findings? */
@@ -51,7 +53,7 @@
 		"WHERE " WATCH_INSTANCE("f") " AND f.kind = $4 AND ($5 IS NULL OR f.event_id = $5) AND f.resolved_at IS NULL "
 		"RETURNING f.kind <> 'unsafe-failure' OR NOT EXISTS (SELECT FROM unsafemv.receipts r "
 		"WHERE r.service_id = f.service_id AND r.view_no = f.view_no AND r.generation = f.generation "
-		"AND r.event_id = f.event_id)"
+		"AND r.event_id = f.event_id AND (f.suid IS NULL OR r.suid OPERATOR(unsafemv.=) f.suid))"
 },
 
 /* $4 also those that are not open */

@@ -324,3 +324,48 @@ BEGIN
 	END LOOP;
 	RETURN bench.microseconds(started);
 END $$;
+
+-- P10 and the rebuild: a source of events, the plan function, the view they are attached to.
+CREATE TABLE bench.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
+	arrived_at timestamptz NOT NULL);
+CREATE FUNCTION bench.plan(event jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+	SELECT jsonb_build_object(
+		'rowUpserts', jsonb_build_array(jsonb_build_object('rowKey', event -> 'order', 'value', event - 'order')),
+		'indexEntries', jsonb_build_array(jsonb_build_object('rowKey', event -> 'order', 'indexId', 'status', 'valueType', 'text',
+			'value', event -> 'status')))
+$$;
+CREATE PROCEDURE bench.fill_source(view text, count bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO bench.events
+	SELECT 'bench', '00000000-0000-4000-a' || (1000000000000000 + n), bench.suid(n)::unsafemv.suid,
+		jsonb_build_object('order', 'order-' || n * 7919 % 20000, 'status', 'open', 'n', n), clock_timestamp() - interval '1 hour'
+	FROM generate_series(1, count) n;
+	ALTER TABLE bench.events ADD PRIMARY KEY (service_id, event_id);
+	CREATE UNIQUE INDEX ON bench.events (service_id, suid);
+	CREATE INDEX ON bench.events (service_id, arrived_at);
+	IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'bench_owner') THEN
+		CREATE ROLE bench_owner;
+	END IF;
+	GRANT USAGE ON SCHEMA bench, unsafemv TO bench_owner;
+	GRANT SELECT ON bench.events TO bench_owner;
+	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA unsafemv TO bench_owner;
+	GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO bench_owner;
+	PERFORM unsafemv.create_view('bench', view);
+	SET LOCAL ROLE bench_owner;
+	PERFORM unsafemv.attach_projection('bench', view, 'bench.events', 'bench.plan');
+	RESET ROLE;
+	COMMIT;
+END $$;
+
+-- Live applies beside a rebuild, a transaction each, on 20,000 keys: the time of one.
+CREATE PROCEDURE bench.apply_live(view text, first bigint, count bigint, INOUT spent double precision) LANGUAGE plpgsql AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+BEGIN
+	FOR i IN first..first + count - 1 LOOP
+		PERFORM FROM unsafemv.apply('bench', view, '00000000-0000-4000-b' || (1000000000000000 + i), bench.suid(i),
+			bench.plan(jsonb_build_object('order', 'order-' || i::bigint * 7919 % 20000, 'status', 'paid', 'n', i)));
+		COMMIT;
+	END LOOP;
+	spent := bench.microseconds(started) / count;
+END $$;

@@ -1,11 +1,13 @@
 """What every benchmark uses: figures with their spread, WAL, buffers, pgbench."""
 import csv
+import ctypes
 import json
 import os
 import re
 import statistics
 import subprocess
 import tempfile
+import threading
 
 
 def figure(values):
@@ -94,3 +96,65 @@ def pgbench(database, script, seconds, clients=1, **variables):
     if done.returncode or not found or not re.search(r"number of failed transactions: 0 ", done.stdout):
         raise RuntimeError("pgbench failed:\n" + done.stdout)
     return float(found.group(1))
+
+
+class Client:
+    """libpq itself: prepared statements, text parameters, a round trip and a transaction each."""
+
+    def __init__(self, database):
+        pq = self.pq = ctypes.CDLL("libpq.so.5")
+        for function in (pq.PQconnectdb, pq.PQprepare, pq.PQexecPrepared):
+            function.restype = ctypes.c_void_p
+        for function in (pq.PQerrorMessage, pq.PQgetvalue):
+            function.restype = ctypes.c_char_p
+        self.connection = ctypes.c_void_p(pq.PQconnectdb(f"dbname={database} application_name=bench".encode()))
+        self.prepared = {}
+        if pq.PQstatus(self.connection) != 0:
+            raise RuntimeError(pq.PQerrorMessage(self.connection).decode())
+
+    def run(self, sql, *values):
+        """The rows, as text."""
+        name = self.prepared.get(sql)
+        if not name:
+            name = self.prepared[sql] = b"s%d" % len(self.prepared)
+            self.answer(self.pq.PQprepare(self.connection, name, sql.encode(), 0, None))
+        texts = (ctypes.c_char_p * len(values))(*[None if v is None else v.encode() for v in values])
+        return self.answer(self.pq.PQexecPrepared(self.connection, name, len(values), texts, None, None, 0))
+
+    def answer(self, result):
+        pq, result = self.pq, ctypes.c_void_p(result)
+        if pq.PQresultStatus(result) not in (1, 2):
+            raise RuntimeError(pq.PQerrorMessage(self.connection).decode())
+        rows = [[pq.PQgetvalue(result, i, j).decode() for j in range(pq.PQnfields(result))] for i in range(pq.PQntuples(result))]
+        pq.PQclear(result)
+        return rows
+
+    def close(self):
+        self.pq.PQfinish(self.connection)
+
+
+class Memory:
+    """The memory of a session's own process while something runs in it: anonymous pages, so no shared buffers."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def now(self):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"^RssAnon:\s+(\d+) kB", f.read(), re.M).group(1)) * 1024
+
+    def __enter__(self):
+        self.before = self.most = self.now()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def watch(self):
+        while not self.done.wait(0.02):
+            self.most = max(self.most, self.now())
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+        self.most = max(self.most, self.now())

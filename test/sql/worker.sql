@@ -72,11 +72,11 @@ SELECT passed('1 min');
 UPDATE projections SET last_pass = NULL WHERE view_no = (SELECT view_no FROM views WHERE service_id = 'w1' AND view_id = 'never');
 UPDATE projections SET last_pass = clock_timestamp() WHERE view_no = (SELECT view_no FROM views WHERE service_id = 'w1' AND view_id = 'idle');
 SELECT outcome FROM apply('w1', 'dirty only', 'e', '000000000000000000000000000006', '{}');
-SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min');
-SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min');
-SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min');
-SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min');
-SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min');
+SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min', '{w1,w2}');
+SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min', '{w1,w2}');
+SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min', '{w1,w2}');
+SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min', '{w1,w2}');
+SELECT service_id, view_id, target_suid, dirty FROM next_kick('me', '1 min', '{w1,w2}');
 -- not before its time
 SELECT passed('1 min');
 SELECT finish_kick(service_id, view_id, 'me', NULL, lease_epoch, clock_timestamp() + interval '1 hour') FROM next_kick('me', '1 min', '{w2}');
@@ -86,12 +86,12 @@ SELECT target_suid, dirty FROM acquire_kick('w2', 'v', 'me', '1 min');
 -- what a worker takes has a projection, also when a lease was abandoned
 DELETE FROM kicks;
 UPDATE projections SET last_pass = clock_timestamp();
-SELECT view_id FROM worker_kick('me', '1 min');
-SELECT view_id FROM worker_kick('me', '1 min');
-SELECT view_id FROM next_kick('me', '1 min');
+SELECT view_id FROM worker_kick('me', '1 min', '{w1,w2}');
+SELECT view_id FROM worker_kick('me', '1 min', '{w1,w2}');
+SELECT view_id FROM next_kick('me', '1 min', '{w1,w2}');
 UPDATE kicks SET lease_until = clock_timestamp() - interval '1 s';
-SELECT view_id FROM worker_kick('me', '1 min');
-SELECT view_id FROM worker_kick('me', '1 min');
+SELECT view_id FROM worker_kick('me', '1 min', '{w1,w2}');
+SELECT view_id FROM worker_kick('me', '1 min', '{w1,w2}');
 -- a view that is being dropped, or detached, is not due
 SELECT detach_projection('w2', 'v');
 SELECT passed('1 min');
