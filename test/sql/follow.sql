@@ -323,3 +323,32 @@ INSERT INTO events VALUES ('hostile', 'e1', s(1), '{}', now() - interval '1 hour
 CALL follow('hostile', 'v', chunk => 1) \gset
 SELECT :folded AS folded, :'stop' AS stop, current_setting('search_path') AS path, current_user AS "user", detail ->> 'error' AS error FROM found WHERE service_id = 'hostile';
 SELECT shown('hostile');
+
+-- a source that breaks the rules: one id with two SUIDs, a moment beyond reckoning
+SET ROLE follow_owner;
+CREATE TABLE loose (service_id text, event_id text, suid suid, event jsonb, arrived_at timestamptz DEFAULT clock_timestamp());
+CREATE INDEX ON loose (service_id, suid);
+CREATE INDEX ON loose (service_id, arrived_at);
+CREATE FUNCTION keyed(event jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', event ->> 'k', 'value', event))) $$;
+SELECT create_view(service, 'v'), attach_projection(service, 'v', 'loose', 'keyed') FROM unnest(ARRAY['twice', 'far', 'cut']) AS service;
+RESET ROLE;
+INSERT INTO loose VALUES ('twice', 'x', s(5), '{"k": "a"}', now() - interval '1 hour'), ('twice', 'y', s(6), '{"k": "b"}', now() - interval '1 hour'),
+    ('far', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('far', 'y', s(2), '{"k": "b"}', '294276-12-30 00:00:00+00'),
+    ('cut', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('cut', 'y', s(9), '{"k": "b"}', now() - interval '1 hour');
+-- late, and the id is known with another SUID: it cannot have a receipt, the reads close all the same
+CALL follow('twice', 'v') \gset
+SELECT :folded AS folded, :'stop' AS stop;
+INSERT INTO loose VALUES ('twice', 'x', s(3), '{"k": "c"}');
+CALL follow('twice', 'v') \gset
+SELECT :folded AS folded, kind, event_id, short(suid) AS suid, detail FROM read_findings('twice', 'v');
+SELECT gate FROM status WHERE service_id = 'twice';
+-- no window can be added to it: a fence without a deadline
+CALL follow('far', 'v');
+-- a source cut behind the active head: a rebuild ends, and its promotion is refused
+CALL follow('cut', 'v') \gset
+DELETE FROM loose WHERE service_id = 'cut' AND event_id = 'y';
+CALL rebuild_and_promote('cut', 'v', 1);
+CALL rebuild('cut', 'v', 1);
+SELECT observe_lag('cut', '2000 years');
+SELECT * FROM unsafemv.check();
