@@ -34,13 +34,14 @@
 [STATEMENT_FINDING_RECORD] =
 {
 	"tnnttsj",
-		"INSERT INTO unsafemv.findings AS f (service_id, view_no, generation, kind, event_id, suid, detail) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $7) "
+		"INSERT INTO unsafemv.findings AS f (service_id, view_no, generation, kind, event_id, suid, detail, "
+		"first_seen, last_seen) "
+		"SELECT $1, $2, $3, $4, $5, $6, $7, m.moment, m.moment FROM (SELECT clock_timestamp() AS moment OFFSET 0) AS m "
 		"ON CONFLICT (service_id, view_no, generation, kind, " FINDING_KEY("") ") DO UPDATE SET "
 		FINDING_TAKE("event_id") FINDING_TAKE("suid") FINDING_TAKE("detail")
-		"first_seen = CASE WHEN f.resolved_at IS NULL THEN f.first_seen ELSE clock_timestamp() END, "
+		"first_seen = CASE WHEN f.resolved_at IS NULL THEN f.first_seen ELSE excluded.first_seen END, "
 		"attempts = CASE WHEN f.resolved_at IS NULL THEN f.attempts + 1 ELSE 1 END, "
-		"last_seen = clock_timestamp(), resolved_at = NULL RETURNING f.attempts"
+		"last_seen = excluded.last_seen, resolved_at = NULL RETURNING f.attempts"
 },
 
 /* $4 kind, $5 event_id (NULL: any); was it open in the sense of read_findings? */
