@@ -139,6 +139,7 @@ CHECKS = \
 	test/bin/counter \
 	test/bin/readme \
 	test/bin/waiters \
+	test/bin/boundaries \
 	test/bin/soak
 
 # Both drivers look for expected/ where they run, in every version.
