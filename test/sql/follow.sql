@@ -331,24 +331,24 @@ CREATE INDEX ON loose (service_id, suid);
 CREATE INDEX ON loose (service_id, arrived_at);
 CREATE FUNCTION keyed(event jsonb) RETURNS jsonb LANGUAGE sql AS $$
     SELECT jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', event ->> 'k', 'value', event))) $$;
-SELECT create_view(service, 'v'), attach_projection(service, 'v', 'loose', 'keyed') FROM unnest(ARRAY['twice', 'far', 'cut']) AS service;
+SELECT create_view(service, 'v'), attach_projection(service, 'v', 'loose', 'keyed') FROM unnest(ARRAY['loose twice', 'loose far', 'loose cut']) AS service;
 RESET ROLE;
-INSERT INTO loose VALUES ('twice', 'x', s(5), '{"k": "a"}', now() - interval '1 hour'), ('twice', 'y', s(6), '{"k": "b"}', now() - interval '1 hour'),
-    ('far', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('far', 'y', s(2), '{"k": "b"}', '294276-12-30 00:00:00+00'),
-    ('cut', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('cut', 'y', s(9), '{"k": "b"}', now() - interval '1 hour');
+INSERT INTO loose VALUES ('loose twice', 'x', s(5), '{"k": "a"}', now() - interval '1 hour'), ('loose twice', 'y', s(6), '{"k": "b"}', now() - interval '1 hour'),
+    ('loose far', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('loose far', 'y', s(2), '{"k": "b"}', '294276-12-30 00:00:00+00'),
+    ('loose cut', 'x', s(1), '{"k": "a"}', now() - interval '1 hour'), ('loose cut', 'y', s(9), '{"k": "b"}', now() - interval '1 hour');
 -- late, and the id is known with another SUID: it cannot have a receipt, the reads close all the same
-CALL follow('twice', 'v') \gset
+CALL follow('loose twice', 'v') \gset
 SELECT :folded AS folded, :'stop' AS stop;
-INSERT INTO loose VALUES ('twice', 'x', s(3), '{"k": "c"}');
-CALL follow('twice', 'v') \gset
-SELECT :folded AS folded, kind, event_id, short(suid) AS suid, detail FROM read_findings('twice', 'v');
-SELECT gate FROM status WHERE service_id = 'twice';
+INSERT INTO loose VALUES ('loose twice', 'x', s(3), '{"k": "c"}');
+CALL follow('loose twice', 'v') \gset
+SELECT :folded AS folded, kind, event_id, short(suid) AS suid, detail FROM read_findings('loose twice', 'v');
+SELECT gate FROM status WHERE service_id = 'loose twice';
 -- no window can be added to it: a fence without a deadline
-CALL follow('far', 'v');
+CALL follow('loose far', 'v');
 -- a source cut behind the active head: a rebuild ends, and its promotion is refused
-CALL follow('cut', 'v') \gset
-DELETE FROM loose WHERE service_id = 'cut' AND event_id = 'y';
-CALL rebuild_and_promote('cut', 'v', 1);
-CALL rebuild('cut', 'v', 1);
-SELECT observe_lag('cut', '2000 years');
+CALL follow('loose cut', 'v') \gset
+DELETE FROM loose WHERE service_id = 'loose cut' AND event_id = 'y';
+CALL rebuild_and_promote('loose cut', 'v', 1);
+CALL rebuild('loose cut', 'v', 1);
+SELECT observe_lag('loose cut', '2000 years');
 SELECT * FROM unsafemv.check();
