@@ -121,10 +121,8 @@ catchup_end(void)
 void
 catchup_transaction(CatchUpStep step, void *argument, int place)
 {
-	int			level = NewGUCNestLevel();
+	int			level = statement_pin_search_path();
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 	statement_begin();
 	statement_snapshot_begin();
 	step(argument);
@@ -183,12 +181,6 @@ open_chunk(CatchUp *pass, Chunk *chunk)
 	pass->has_head = chunk->state.has_head;
 	pass->head = chunk->state.head;
 	return true;
-}
-
-static Jsonb *
-make_detail(const char *json)
-{
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }
 
 /* The first open finding of a kind above "after" (NULL: any); its rows are in the last result. */
@@ -324,8 +316,8 @@ record_late(const Chunk *chunk, SourceEvent *events, int count)
 		if (claims[i].state != CLAIM_DUPLICATE)
 			(void) findings_record(chunk->view, chunk->generation, FINDING_LATE_EVENT,
 								   claims[i].event_id, claims[i].suid,
-								   make_detail(psprintf("{\"head\": \"%s\"%s}", suid_cstring(head),
-														claims[i].state == CLAIM_CONTRADICTION ? ", \"contradiction\": true" : "")));
+								   findings_detail(psprintf("{\"head\": \"%s\"%s}", suid_cstring(head),
+															claims[i].state == CLAIM_CONTRADICTION ? ", \"contradiction\": true" : "")));
 	}
 }
 
@@ -418,7 +410,7 @@ checkpoint_ahead(Chunk *chunk)
 	{
 		(void) findings_record(chunk->view, chunk->generation, FINDING_CHECKPOINT_AHEAD, NULL,
 							   has_maximum ? &maximum : NULL,
-							   make_detail(psprintf("{\"head\": \"%s\"}", suid_cstring(&chunk->state.head))));
+							   findings_detail(psprintf("{\"head\": \"%s\"}", suid_cstring(&chunk->state.head))));
 		refuse(pass, MV_CHECKPOINT_AHEAD,
 			   psprintf("source ends at %s, behind the head, %s",
 						suid_cstring(has_maximum ? &maximum : NULL), suid_cstring(&chunk->state.head)));
@@ -767,8 +759,8 @@ check_order(Chunk *chunk, const SourceEvent *events, int count)
 			continue;
 		(void) findings_record(chunk->view, chunk->generation, FINDING_ORDERING_QUARANTINE,
 							   event->event_id, &event->suid,
-							   make_detail(psprintf("{\"code\": \"MV_ORDER_VIOLATION\", \"before\": \"%s\"}",
-													suid_cstring(&events[i - 1].suid))));
+							   findings_detail(psprintf("{\"code\": \"MV_ORDER_VIOLATION\", \"before\": \"%s\"}",
+														suid_cstring(&events[i - 1].suid))));
 		refuse(chunk->pass, MV_ORDERING_QUARANTINED,
 			   psprintf("source gives event \"%s\" with SUID %s after SUID %s", mutation_clip(event->event_id),
 						suid_cstring(&event->suid), suid_cstring(&events[i - 1].suid)));
@@ -812,7 +804,7 @@ take_failure(Chunk *chunk, const SourceEvent *event, bool known)
 	}
 	appendStringInfoChar(&detail, '}');
 	attempts = findings_record(chunk->view, chunk->generation, FINDING_POISON_EVENT,
-							   event->event_id, &event->suid, make_detail(detail.data));
+							   event->event_id, &event->suid, findings_detail(detail.data));
 	stop_pass(pass, CATCHUP_POISON, true,
 			  TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 										  (attempts > 9 ? 300 : Min(300, 1 << (attempts - 1))) * 1000));

@@ -63,6 +63,12 @@ set_finding(Datum *values, bool *nulls, const View *view, int64 generation, Find
 	nulls[4] = event_id == NULL;
 }
 
+Jsonb *
+findings_detail(const char *json)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
 int64
 findings_record(const View *view, int64 generation, FindingKind kind,
 				const text *event_id, const Suid *suid, Jsonb *detail)

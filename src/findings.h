@@ -24,6 +24,9 @@ typedef enum FindingKind
 /* Stored name of a kind ("checkpoint-ahead"), static storage. */
 extern const char *findings_kind_name(FindingKind kind);
 
+/* A finding's detail from JSON text, in the current memory context. */
+extern Jsonb *findings_detail(const char *json);
+
 /*
  * Record a finding: a new row, or another attempt of the open one, or, if it had
  * been resolved, that row as a new finding.  Returns the number of attempts since

@@ -150,7 +150,7 @@ unsafemv_skip_event(PG_FUNCTION_ARGS)
 	escape_json(&detail, GetUserNameFromId(GetUserId(), false));
 	appendStringInfoChar(&detail, '}');
 	(void) findings_record(view, generation, FINDING_SKIPPED_EVENT, event_id, NULL,
-						   DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(detail.data))));
+						   findings_detail(detail.data));
 	poisoned = resolve_poison(view, event_id);
 	statement_end();
 	PG_RETURN_BOOL(poisoned);

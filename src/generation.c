@@ -43,12 +43,6 @@ PG_FUNCTION_INFO_V1(unsafemv_reopen_generation);
 PG_FUNCTION_INFO_V1(unsafemv_drop_generation);
 PG_FUNCTION_INFO_V1(unsafemv_dismiss_event);
 
-static Jsonb *
-make_detail(const char *json)
-{
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
-}
-
 static void
 set_status(const View *view, int64 generation, const char *status)
 {
@@ -544,10 +538,10 @@ generation_promote(text *service_id, text *view_id, int64 candidate, int64 activ
 	(void) statement_execute(STATEMENT_VIEW_ACTIVATE, values, NULL);
 	(void) findings_resolve(view, active, FINDING_ORDERING_QUARANTINE, NULL);
 	if (forced)
-		(void) findings_record(view, candidate, FINDING_FORCED_PROMOTION, NULL, NULL, make_detail(psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
-																										   (long long) active,
-																										   suid_cstring(active_state.has_head ? &active_state.head : NULL),
-																										   suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
+		(void) findings_record(view, candidate, FINDING_FORCED_PROMOTION, NULL, NULL, findings_detail(psprintf("{\"from\": \"%lld\", \"activeHead\": \"%s\", \"candidateHead\": \"%s\"}",
+																											   (long long) active,
+																											   suid_cstring(active_state.has_head ? &active_state.head : NULL),
+																											   suid_cstring(candidate_state.has_head ? &candidate_state.head : NULL))));
 
 	replay_events(service_id, view_id, events, nevents);
 	left = palloc(Max(nevents, 1) * sizeof(Datum));
@@ -665,10 +659,7 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 			  errhint("Say why the event shall not count; it is kept as a finding."));
 	statement_begin();
 	view = registry_current_view(service_id, view_id);
-	generation = registry_resolve_generation(view, false, 0);
-	if (!registry_lock_generation(view, generation, &state) || strcmp(state.status, "active") != 0)
-		RAISE(MV_INSTANCE_MISSING, errmsg("generation is not active any more"),
-			  registry_errdetail_generation(view, generation), errhint("Retry."));
+	generation = registry_lock_active(view, &state);
 	registry_instance(values, view, generation);
 	values[3] = PointerGetDatum(event_id);
 	values[4] = SuidPGetDatum(suid);
@@ -676,9 +667,7 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	{
 		if (statement_execute(STATEMENT_RECEIPT_IS_SETTLED, values, NULL) == 0)
 			RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
-				  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
-							mutation_clip(service_id), mutation_clip(view_id), (long long) generation,
-							mutation_clip(event_id), suid_cstring(suid)),
+				  registry_errdetail_event(view, generation, event_id, suid),
 				  errhint("Only an event that was delivered can be dismissed."));
 		statement_end();
 		PG_RETURN_BOOL(false);
@@ -688,7 +677,7 @@ unsafemv_dismiss_event(PG_FUNCTION_ARGS)
 	appendStringInfoString(&detail, "{\"reason\": ");
 	escape_json(&detail, text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	appendStringInfoChar(&detail, '}');
-	(void) findings_record(view, generation, FINDING_DISMISSED_EVENT, event_id, suid, make_detail(detail.data));
+	(void) findings_record(view, generation, FINDING_DISMISSED_EVENT, event_id, suid, findings_detail(detail.data));
 	statement_end();
 	PG_RETURN_BOOL(true);
 }

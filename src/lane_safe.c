@@ -70,12 +70,6 @@ typedef struct SafeStep
 	int64		entries;
 } SafeStep;
 
-#define STEP_DETAIL(step, event) \
-	errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.", \
-			  mutation_clip((step)->view->service_id), mutation_clip((step)->view->view_id), \
-			  (long long) (step)->generation, mutation_clip((event)->event_id), \
-			  suid_cstring(&(event)->suid))
-
 /* Begin where the locked generation is. */
 static void
 take_state(SafeStep *step)
@@ -144,7 +138,7 @@ raise_contradiction(const SafeStep *step, const Event *event, const Suid *known)
 {
 	RAISE(UNSAFE_SUID_CONTRADICTION,
 		  errmsg("event is known with another SUID, %s", suid_cstring(known)),
-		  STEP_DETAIL(step, event),
+		  registry_errdetail_event(step->view, step->generation, event->event_id, &event->suid),
 		  errhint("An event has one SUID; look for the producer that broke this."));
 }
 
@@ -162,7 +156,7 @@ check_order(SafeStep *step)
 		if (step->has_head && suid_compare(&event->suid, &step->head) <= 0)
 			RAISE(MV_ORDER_VIOLATION,
 				  errmsg("SUID does not lie above the one before it, %s", suid_cstring(&step->head)),
-				  STEP_DETAIL(step, event),
+				  registry_errdetail_event(step->view, step->generation, event->event_id, &event->suid),
 				  errhint("Give the events in SUID order, each once, starting above the head."));
 		step->head = event->suid;
 		step->has_head = true;
@@ -376,7 +370,7 @@ fold_step_events(SafeStep *step)
 			if (!fold_step(&find_key(step, operations->row_key)->image, &event->suid, operations, true))
 				RAISE(MV_PATCH_ROW_MISSING,
 					  errmsg("patch of row \"%s\", which does not exist", mutation_clip(operations->row_key)),
-					  STEP_DETAIL(step, event),
+					  registry_errdetail_event(step->view, step->generation, event->event_id, &event->suid),
 					  errhint("Give the patch \"create\": true, or leave the event out on purpose."));
 		}
 		if (i == step->contradiction)
@@ -530,8 +524,8 @@ lane_safe_digest(uint8 *digest, bool has_digest, const text *event_id, const Sui
 	pg_cryptohash_free(context);
 }
 
-static bytea *
-make_digest(const uint8 *digest)
+bytea *
+lane_safe_digest_value(const uint8 *digest)
 {
 	bytea	   *result = palloc(VARHDRSZ + PG_SHA256_DIGEST_LENGTH);
 
@@ -559,7 +553,7 @@ write_head(SafeStep *step)
 	values[3] = SuidPGetDatum(&step->head);
 	values[4] = Int64GetDatum(step->row_count);
 	values[5] = Int64GetDatum(step->state.history_count + step->count);
-	values[6] = PointerGetDatum(make_digest(digest));
+	values[6] = PointerGetDatum(lane_safe_digest_value(digest));
 	values[7] = SuidPGetDatum(&step->floor);
 	nulls[7] = !step->has_floor;
 	(void) statement_execute(STATEMENT_HEAD_WRITE, values, nulls);
@@ -672,8 +666,7 @@ look_for_passed_over(SafeStep *step)
 		(void) statement_execute(STATEMENT_REBUILD_REQUIRED, values, NULL);
 
 		(void) findings_record(step->view, step->generation, FINDING_SKIPPED_EVENT, offender, &offender_suid,
-							   DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(
-																							psprintf("{\"head\": \"%s\"}", suid_cstring(&step->head))))));
+							   findings_detail(psprintf("{\"head\": \"%s\"}", suid_cstring(&step->head))));
 	}
 }
 
@@ -810,5 +803,5 @@ unsafemv_history_digest(PG_FUNCTION_ARGS)
 		memcpy(digest, VARDATA_ANY(previous), PG_SHA256_DIGEST_LENGTH);
 	}
 	lane_safe_digest(digest, !PG_ARGISNULL(0), event_id, suid);
-	PG_RETURN_BYTEA_P(make_digest(digest));
+	PG_RETURN_BYTEA_P(lane_safe_digest_value(digest));
 }

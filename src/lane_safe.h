@@ -22,4 +22,7 @@ extern void lane_safe_fold(const View *view, int64 generation, Event *events, in
  */
 extern void lane_safe_digest(uint8 *digest, bool has_digest, const text *event_id, const Suid *suid);
 
+/* A digest as it is stored. */
+extern bytea *lane_safe_digest_value(const uint8 *digest);
+
 #endif							/* UNSAFEMV_LANE_SAFE_H */

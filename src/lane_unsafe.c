@@ -334,12 +334,6 @@ add_marker(ApplyCall *call, const Event *event, const text *row_key, Outcome rea
 	call->marker_reasons[i] = CStringGetTextDatum(receipts_outcome_name(reason));
 }
 
-#define EVENT_DETAIL(call, event) \
-	errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.", \
-			  mutation_clip((call)->view->service_id), mutation_clip((call)->view->view_id), \
-			  (long long) (call)->generation, mutation_clip((event)->event_id), \
-			  suid_cstring(&(event)->suid))
-
 /* The row a patch or delete works on, and readers see. */
 static void
 visible_image(const ApplyCall *call, TouchedKey *key, RowImage *result)
@@ -479,7 +473,7 @@ check_row_versions(ApplyCall *call, Event *event, ErrorCode *sink)
 		REJECT(sink, UNSAFE_ROW_CAS_MISMATCH,
 			   errmsg("row \"%s\" has version %lld, expected was %lld", mutation_clip(key->row_key),
 					  (long long) image.row_version, (long long) event->expected_row_version),
-			   EVENT_DETAIL(call, event),
+			   registry_errdetail_event(call->view, call->generation, event->event_id, &event->suid),
 			   errhint("Read the row again and retry."));
 		return false;
 	}
@@ -509,7 +503,7 @@ judge(ApplyCall *call, Delivery *delivery)
 	{
 		REJECT(sink, UNSAFE_SUID_CONTRADICTION,
 			   errmsg("event contradicts a receipt: %s", claim->other),
-			   EVENT_DETAIL(call, event),
+			   registry_errdetail_event(call->view, call->generation, claim->event_id, claim->suid),
 			   errhint("An event has one SUID and a SUID one event; look for the producer that broke this."));
 		return;
 	}
@@ -521,7 +515,7 @@ judge(ApplyCall *call, Delivery *delivery)
 		{
 			REJECT(sink, UNSAFE_RECEIPT_EXPIRED,
 				   errmsg("event lies at or below the receipt floor"),
-				   EVENT_DETAIL(call, event),
+				   registry_errdetail_event(call->view, call->generation, claim->event_id, claim->suid),
 				   errhint("Nobody can tell a redelivery from news here; keep receipts longer than your transport redelivers."));
 			return;
 		}
@@ -529,7 +523,7 @@ judge(ApplyCall *call, Delivery *delivery)
 		{
 			REJECT(sink, UNSAFE_SAFE_AHEAD,
 				   errmsg("event lies at or below the head and has no receipt"),
-				   EVENT_DETAIL(call, event),
+				   registry_errdetail_event(call->view, call->generation, claim->event_id, claim->suid),
 				   errhint("Apply it with record_arrival => true to record that it came late."));
 			return;
 		}
@@ -549,7 +543,7 @@ judge(ApplyCall *call, Delivery *delivery)
 	{
 		REJECT(sink, UNSAFE_SAFE_AHEAD,
 			   errmsg("event lies at or below the caller's safe_head and has no receipt"),
-			   EVENT_DETAIL(call, event),
+			   registry_errdetail_event(call->view, call->generation, claim->event_id, claim->suid),
 			   errhint("The stored head has not passed it: pass the head this view has, or none."));
 		return;
 	}
@@ -775,7 +769,6 @@ static void
 apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 {
 	Claim	   *claims;
-	Claim	  **pointers;
 	int			nclaims;
 
 	if (!prepare_claims(deliveries, count, &claims, &nclaims))
@@ -799,10 +792,7 @@ apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 	if (call->nkeys > 0)
 		lock_keys(call);
 	read_state(call);
-	pointers = palloc(nclaims * sizeof(Claim *));
-	for (int i = 0; i < nclaims; i++)
-		pointers[i] = &claims[i];
-	receipts_check_settled(call->view, call->generation, &call->state, pointers, nclaims);
+	receipts_check_settled(call->view, call->generation, &call->state, claims, nclaims);
 	for (int i = 0; i < count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -916,11 +906,16 @@ unsafemv_apply(PG_FUNCTION_ARGS)
 		if (event.expected_row_version < 0)
 			RAISE(MV_ROW_VERSION_INVALID, errmsg("expected_row_version is negative"));
 	}
-	call.observed_at = PG_ARGISNULL(10) ? GetCurrentTimestamp() : PG_GETARG_TIMESTAMPTZ(10);
-	if (TIMESTAMP_NOT_FINITE(call.observed_at))
-		RAISE(MV_VALUE_INVALID, errmsg("observed_at is not finite"));
-	/* A client's clock that is ahead must not keep receipts for longer. */
-	call.observed_at = Min(call.observed_at, GetCurrentTimestamp());
+	call.observed_at = GetCurrentTimestamp();
+	if (!PG_ARGISNULL(10))
+	{
+		TimestampTz given = PG_GETARG_TIMESTAMPTZ(10);
+
+		if (TIMESTAMP_NOT_FINITE(given))
+			RAISE(MV_VALUE_INVALID, errmsg("observed_at is not finite"));
+		/* A client's clock that is ahead must not keep receipts for longer. */
+		call.observed_at = Min(given, call.observed_at);
+	}
 
 	statement_begin();
 	begin_call(&call, service_id, view_id,

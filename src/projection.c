@@ -442,16 +442,6 @@ projection_parse(Projection *projection, const text *event_id, const Suid *suid,
 
 /* ---------- public functions ---------- */
 
-static int
-pin_search_path(void)
-{
-	int			level = NewGUCNestLevel();
-
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	return level;
-}
-
 /*
  * No SET clause on the function: names are looked up with the caller's
  * search_path, everything else with the pinned one.
@@ -474,7 +464,7 @@ unsafemv_attach_projection(PG_FUNCTION_ARGS)
 	registry_require(fcinfo, 3, "plan_function");
 	view.service_id = service_id;
 	view.view_id = view_id;
-	level = pin_search_path();
+	level = statement_pin_search_path();
 	statement_begin();
 	registry_lock_shared(service_id, view_id);
 	values[1] = Int64GetDatum(registry_current_view(service_id, view_id)->view_no);
@@ -509,7 +499,7 @@ unsafemv_attach_projection(PG_FUNCTION_ARGS)
 	values[5] = PG_GETARG_DATUM(5);
 	values[6] = CStringGetTextDatum(GetUserNameFromId(GetUserId(), false));
 
-	level = pin_search_path();
+	level = statement_pin_search_path();
 	statement_begin();
 	(void) statement_execute(STATEMENT_PROJECTION_ATTACH, values, nulls);
 	statement_end();

@@ -155,16 +155,6 @@ release(void *argument)
 
 /* ---------- proof ---------- */
 
-static bytea *
-make_bytea(const uint8 *digest)
-{
-	bytea	   *result = palloc(VARHDRSZ + PG_SHA256_DIGEST_LENGTH);
-
-	SET_VARSIZE(result, VARHDRSZ + PG_SHA256_DIGEST_LENGTH);
-	memcpy(VARDATA(result), digest, PG_SHA256_DIGEST_LENGTH);
-	return result;
-}
-
 /* Read the source again, up to the head, and compare. */
 static void
 prove(void *argument)
@@ -219,7 +209,7 @@ prove(void *argument)
 		return;
 	}
 	generation_prove(view, pass->generation, total, total > 0 ? &last : NULL,
-					 total > 0 ? make_bytea(digest) : NULL);
+					 total > 0 ? lane_safe_digest_value(digest) : NULL);
 }
 
 /* ---------- promotion ---------- */
@@ -252,8 +242,7 @@ promote(void *argument)
 	view = registry_current_view(pass->service_id, pass->view_id);
 	for (int i = 0; i < nleft; i++)
 		(void) findings_record(view, pass->generation, FINDING_UNSAFE_FAILURE, DatumGetTextPP(left[i]), NULL,
-							   DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
-																  CStringGetDatum("{\"error\": \"not replayed when the generation was promoted\"}"))));
+							   findings_detail("{\"error\": \"not replayed when the generation was promoted\"}"));
 	rebuild->promoted = true;
 }
 

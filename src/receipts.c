@@ -201,7 +201,7 @@ receipts_claim(const View *view, int64 generation, Claim *claims, int count, Tim
 
 void
 receipts_check_settled(const View *view, int64 generation, const Generation *state,
-					   Claim **claims, int count)
+					   Claim *claims, int count)
 {
 	Datum		values[5];
 	Datum	   *ids;
@@ -219,12 +219,12 @@ receipts_check_settled(const View *view, int64 generation, const Generation *sta
 	asked = palloc(Max(count, 1) * sizeof(Claim *));
 	for (int i = 0; i < count; i++)
 	{
-		if (claims[i]->state != CLAIM_NEW ||
-			(state->has_head && suid_compare(claims[i]->suid, &state->head) <= 0))
+		if (claims[i].state != CLAIM_NEW ||
+			(state->has_head && suid_compare(claims[i].suid, &state->head) <= 0))
 			continue;
-		ids[nasked] = PointerGetDatum(claims[i]->event_id);
-		suids[nasked] = SuidPGetDatum(claims[i]->suid);
-		asked[nasked++] = claims[i];
+		ids[nasked] = PointerGetDatum(claims[i].event_id);
+		suids[nasked] = SuidPGetDatum(claims[i].suid);
+		asked[nasked++] = &claims[i];
 	}
 	if (nasked == 0)
 		return;
@@ -324,14 +324,9 @@ PG_FUNCTION_INFO_V1(unsafemv_has_target_receipt);
 static void
 raise_contradiction(const View *view, int64 generation, const Claim *claim)
 {
-	char		printed[SUID_TEXT_LENGTH + 1];
-
-	suid_print(claim->suid, printed);
 	RAISE(UNSAFE_SUID_CONTRADICTION,
 		  errmsg("event contradicts a receipt: %s", claim->other),
-		  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
-					mutation_clip(view->service_id), mutation_clip(view->view_id),
-					(long long) generation, mutation_clip(claim->event_id), printed),
+		  registry_errdetail_event(view, generation, claim->event_id, claim->suid),
 		  errhint("An event has one SUID and a SUID one event; look for the producer that broke this."));
 }
 
@@ -370,9 +365,7 @@ unsafemv_observe_arrival(PG_FUNCTION_ARGS)
 		if (claim.state == CLAIM_NEW && state.has_floor && suid_compare(suid, &state.floor) <= 0)
 			RAISE(UNSAFE_RECEIPT_EXPIRED,
 				  errmsg("event lies at or below the receipt floor"),
-				  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\".",
-							mutation_clip(service_id), mutation_clip(view_id),
-							(long long) generation, mutation_clip(event_id)),
+				  registry_errdetail_event(view, generation, event_id, NULL),
 				  errhint("Nobody can tell a redelivery from news here; keep receipts longer than your transport redelivers."));
 	}
 	else
@@ -405,10 +398,7 @@ unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 
 	statement_begin();
 	view = registry_current_view(service_id, view_id);
-	generation = registry_resolve_generation(view, false, 0);
-	if (!registry_lock_generation(view, generation, &state) || strcmp(state.status, "active") != 0)
-		RAISE(MV_INSTANCE_MISSING, errmsg("generation is not active any more"),
-			  registry_errdetail_generation(view, generation), errhint("Retry."));
+	generation = registry_lock_active(view, &state);
 	if (state.row_count > 0)
 		RAISE(MV_SAFE_LANE_IN_USE, errmsg("generation has safe rows of its own"),
 			  registry_errdetail_generation(view, generation),
@@ -418,23 +408,14 @@ unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 	values[3] = PointerGetDatum(event_id);
 	values[4] = SuidPGetDatum(suid);
 	if (statement_execute(STATEMENT_RECEIPT_LOCK, values, NULL) == 0)
-	{
-		char		printed[SUID_TEXT_LENGTH + 1];
-
-		suid_print(suid, printed);
 		RAISE(UNSAFE_RECEIPT_MISSING, errmsg("no receipt of this event and SUID"),
-			  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\", SUID %s.",
-						mutation_clip(service_id), mutation_clip(view_id),
-						(long long) generation, mutation_clip(event_id), printed),
+			  registry_errdetail_event(view, generation, event_id, suid),
 			  errhint("Apply the event first."));
-	}
 	if (!DatumGetBool(statement_value(0, 1, &isnull)) &&
 		strcmp(TextDatumGetCString(statement_value(0, 2, &isnull)),
 			   outcome_names[OUTCOME_BEHIND_FRONTIER]) == 0)
 		RAISE(UNSAFE_BEHIND_FRONTIER, errmsg("event arrived behind the head and cannot be settled"),
-			  errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\".",
-						mutation_clip(service_id), mutation_clip(view_id),
-						(long long) generation, mutation_clip(event_id)),
+			  registry_errdetail_event(view, generation, event_id, NULL),
 			  errhint("Rebuild the view."));
 	execute_for_events(STATEMENT_RECEIPT_SETTLE_KNOWN, view, generation, event_ids, 1);
 	receipts_unmark(view, generation, &values[4], 1);

@@ -52,7 +52,7 @@ extern void receipts_claim(const View *view, int64 generation, Claim *claims, in
  * whose SUID another event's settled receipt has.
  */
 extern void receipts_check_settled(const View *view, int64 generation, const Generation *state,
-								   Claim **claims, int count);
+								   Claim *claims, int count);
 
 /* Change outcomes of receipts this call claimed; give claims up. */
 extern void receipts_set_outcomes(const View *view, int64 generation,

@@ -473,6 +473,17 @@ registry_lock_generation(const View *view, int64 generation, Generation *result)
 }
 
 int64
+registry_lock_active(const View *view, Generation *result)
+{
+	int64		generation = registry_resolve_generation(view, false, 0);
+
+	if (!registry_lock_generation(view, generation, result) || strcmp(result->status, "active") != 0)
+		RAISE(MV_INSTANCE_MISSING, errmsg("generation is not active any more"),
+			  registry_errdetail_generation(view, generation), errhint("Retry."));
+	return generation;
+}
+
+int64
 registry_resolve_generation(const View *view, bool has_generation, int64 generation)
 {
 	if (has_generation)
@@ -557,6 +568,15 @@ registry_errdetail_generation(const View *view, int64 generation)
 	return errdetail("Service \"%s\", view \"%s\", generation %lld.",
 					 mutation_clip(view->service_id), mutation_clip(view->view_id),
 					 (long long) generation);
+}
+
+int
+registry_errdetail_event(const View *view, int64 generation, const text *event_id, const Suid *suid)
+{
+	return errdetail("Service \"%s\", view \"%s\", generation %lld, event \"%s\"%s%s.",
+					 mutation_clip(view->service_id), mutation_clip(view->view_id),
+					 (long long) generation, mutation_clip(event_id),
+					 suid != NULL ? ", SUID " : "", suid != NULL ? suid_cstring(suid) : "");
 }
 
 /* ---------- public functions ---------- */

@@ -93,6 +93,12 @@ extern bool registry_lock_generation(const View *view, int64 generation, Generat
 extern int64 registry_drop_rows(const View *view, int64 generation, int64 *budget);
 
 /*
+ * The active generation with its row locked; MV_INSTANCE_MISSING if another one
+ * became active while we waited.
+ */
+extern int64 registry_lock_active(const View *view, Generation *result);
+
+/*
  * The generation to write: "generation" if has_generation, else the active one.
  * Raises MV_INSTANCE_MISSING if there is none.
  */
@@ -115,5 +121,9 @@ pg_noreturn extern void registry_not_active(const text *service_id, const text *
 /* errdetail("Service \"...\", view \"...\".") and with a generation. */
 extern int	registry_errdetail(const View *view);
 extern int	registry_errdetail_generation(const View *view, int64 generation);
+
+/* And with an event and its SUID (NULL: not named). */
+extern int	registry_errdetail_event(const View *view, int64 generation,
+									 const text *event_id, const Suid *suid);
 
 #endif							/* UNSAFEMV_REGISTRY_H */

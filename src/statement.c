@@ -408,6 +408,16 @@ statement_utility(const char *command)
 		elog(ERROR, "command failed: %s", SPI_result_code_string(code));
 }
 
+int
+statement_pin_search_path(void)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
 void
 statement_begin(void)
 {

@@ -194,6 +194,12 @@ extern const StatementText statement_texts[STATEMENT_COUNT];
 /* Registers the cache's invalidation callbacks; from _PG_init. */
 extern void statement_init(void);
 
+/*
+ * Pin search_path where no SET clause can; ends with AtEOXact_GUC(true, level), level
+ * being what is returned.
+ */
+extern int	statement_pin_search_path(void);
+
 /* Open and close one use of the statements (SPI) within a public function. */
 extern void statement_begin(void);
 extern void statement_end(void);

@@ -51,9 +51,7 @@
 [STATEMENT_GENERATION_GATE] =
 {
 	"tnn",
-		"SELECT g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change'), "
+		"SELECT " GATE_CLOSED ", "
 		"EXISTS (SELECT 1 FROM unsafemv.findings f WHERE f.service_id = $1 AND f.view_no = $2 AND f.generation = $3 "
 		"AND f.kind = 'checkpoint-ahead' AND f.resolved_at IS NULL), "
 		"g.rebuilt_at IS NOT NULL FROM unsafemv.generations g "
@@ -235,10 +233,7 @@
 		"AND d.row_version = $5 AND d.source_suid OPERATOR(unsafemv.=) $6 AND $7 OPERATOR(unsafemv.>=) $6 "
 		"AND EXISTS (SELECT 1 FROM unsafemv.generations g "
 		"WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3 AND g.status = 'active' "
-		"AND g.definition_version = $8 AND NOT g.rebuild_required AND g.last_suid OPERATOR(unsafemv.>=) $6 "
-		"AND NOT EXISTS (SELECT 1 FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') "
+		"AND g.definition_version = $8 AND g.last_suid OPERATOR(unsafemv.>=) $6 AND NOT " GATE_CLOSED " "
 		"AND (g.receipt_floor OPERATOR(unsafemv.>=) $6 OR EXISTS (SELECT 1 FROM unsafemv.receipts s "
 		"WHERE s.service_id = $1 AND s.view_no = $2 AND s.generation = $3 AND s.settled "
 		"AND s.suid OPERATOR(unsafemv.=) $6)))"
@@ -251,9 +246,7 @@
 		"SELECT CASE "
 		"WHEN g.status <> 'active' THEN 'generation is not active' "
 		"WHEN g.definition_version <> $8 THEN 'definition version differs' "
-		"WHEN g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') THEN 'read gate is closed' "
+		"WHEN " GATE_CLOSED " THEN 'read gate is closed' "
 		"WHEN $7 OPERATOR(unsafemv.<) $6 THEN 'safe_head lies below the row' "
 		"WHEN (g.last_suid OPERATOR(unsafemv.>=) $6) IS NOT TRUE THEN 'head lies below the row' "
 		"WHEN u.row_version IS NULL THEN 'row does not exist' "

@@ -40,6 +40,12 @@
 	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid " \
 	"RETURNING u.row_key"
 
+/* Does an event behind the head close the reads of generation g? */
+#define GATE_CLOSED \
+	"(g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r " \
+	"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled " \
+	"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change'))"
+
 /* The greatest SUID the generation g ever had a receipt of. */
 #define GREATEST_RECEIVED \
 	"(SELECT unsafemv.max(x.suid) FROM (" \
@@ -261,9 +267,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	/* Head, greatest SUID ever received, and the gate's verdict */
 	[STATEMENT_RECEIPT_META] = {"tnn",
 		"SELECT g.last_suid::text, " GREATEST_RECEIVED "::text, "
-		"g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.<=) g.last_suid AND r.outcome <> 'no-change') "
+		GATE_CLOSED " "
 	"FROM unsafemv.generations g WHERE g.service_id = $1 AND g.view_no = $2 AND g.generation = $3"},
 	[STATEMENT_RECEIPT_MAXIMUM] = {"tnn",
 		"SELECT " GREATEST_RECEIVED " FROM unsafemv.generations g "

@@ -260,11 +260,9 @@ unsafemv_wait_for(PG_FUNCTION_ARGS)
 static Verdict
 probe_pinned(const WaitTarget *target)
 {
-	int			level = NewGUCNestLevel();
+	int			level = statement_pin_search_path();
 	Verdict		verdict;
 
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 	verdict = probe_now(target);
 	AtEOXact_GUC(true, level);
 	return verdict;
