@@ -20,6 +20,7 @@ OBJS = \
 	src/kept.o \
 	src/statement.o \
 	src/statement_text.o \
+	src/index_scan.o \
 	src/registry.o \
 	src/row_writer.o \
 	src/receipts.o \
@@ -28,6 +29,7 @@ OBJS = \
 	src/generation.o \
 	src/collect.o \
 	src/page.o \
+	src/page_scan.o \
 	src/page_index.o \
 	src/findings.o \
 	src/kick.o \
@@ -84,6 +86,7 @@ REGRESS = \
 	kick \
 	wait \
 	page \
+	page_paths \
 	plans \
 	tenants \
 	errors \

@@ -25,9 +25,15 @@ SELECT s.service_id, s.view_id, s.generation, s.definition_version, s.last_suid 
 		WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation AND NOT r.settled
 		ORDER BY r.suid LIMIT 1000) c) AS unsettled,
 	(SELECT pg_catalog.count(*) FROM (
-		SELECT FROM unsafemv.receipts r
-		WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation
-		ORDER BY r.event_id LIMIT 1000) c) AS receipts,
+		SELECT FROM (
+			(SELECT FROM unsafemv.receipts r
+			 WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation AND NOT r.settled
+			 ORDER BY r.suid LIMIT 1000)
+			UNION ALL
+			(SELECT FROM unsafemv.receipts r
+			 WHERE r.service_id = s.service_id AND r.view_no = s.view_no AND r.generation = s.generation AND r.settled
+			 ORDER BY r.suid LIMIT 1000)) k
+		LIMIT 1000) c) AS receipts,
 	CASE
 		WHEN s.generation IS NULL THEN 'MV_INSTANCE_MISSING'
 		WHEN s.rebuild_required OR s.offender_suid IS NOT NULL THEN 'UNSAFE_BEHIND_FRONTIER'

@@ -181,7 +181,7 @@ CREATE TABLE unsafemv.receipts (
 	service_id text COLLATE "C" NOT NULL,
 	event_id text COLLATE "C" NOT NULL,
 	outcome text COLLATE "C" NOT NULL,
-	PRIMARY KEY (service_id, view_no, generation, event_id)
+	PRIMARY KEY (service_id, event_id, view_no, generation)
 );
 CREATE UNIQUE INDEX receipts_unsettled_key ON unsafemv.receipts (service_id, view_no, generation, suid) WHERE NOT settled;
 CREATE INDEX receipts_settled_idx ON unsafemv.receipts (service_id, view_no, generation, suid) WHERE settled;

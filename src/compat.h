@@ -59,6 +59,15 @@
 #define COMPAT_VXID_PROCESS(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
+/* An index scan without order-by operators; PostgreSQL 18 adds its instrumentation. */
+#if PG_VERSION_NUM >= 180000
+#define COMPAT_INDEX_BEGINSCAN(table, index, snapshot, nkeys) \
+	index_beginscan(table, index, snapshot, NULL, nkeys, 0)
+#else
+#define COMPAT_INDEX_BEGINSCAN(table, index, snapshot, nkeys) \
+	index_beginscan(table, index, snapshot, nkeys, 0)
+#endif
+
 /* A function that does not return: a prefix from 18 on. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()

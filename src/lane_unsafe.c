@@ -239,7 +239,11 @@ lock_keys(ApplyCall *call)
 		values[8] = entries[0];
 		nulls[6] = nulls[7] = claims_only[0];
 		nulls[8] = no_entries[0];
-		returned = statement_execute(STATEMENT_TENTATIVE_WRITE_ONE, values, nulls);
+		if (statement_execute(STATEMENT_TENTATIVE_WRITE_ONE, values, nulls) == 0)
+			return;
+		call->keys[0].claimed = claims_only[0];
+		call->keys[0].written = !claims_only[0];
+		return;
 	}
 	else
 	{
@@ -784,7 +788,7 @@ apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 
 	if (call->rows_plan != NULL)
 		claims[0].expected = OUTCOME_APPLIED;	/* the plan is yet to be made */
-	receipts_claim(call->view, call->generation, claims, nclaims, call->observed_at);
+	receipts_claim(call->view, call->generation, claims, nclaims, call->observed_at, !call->report);
 	relink_claims(deliveries, count, claims, nclaims);
 	if (call->rows_plan != NULL && claims[0].state == CLAIM_NEW)
 		plan_from_rows(call, deliveries[0].event);

@@ -30,6 +30,7 @@
 #include "compat.h"
 #include "kept.h"
 #include "page.h"
+#include "page_scan.h"
 #include "registry.h"
 
 /* What the rows of composed_page may take: what a jsonb array can hold. */
@@ -72,7 +73,14 @@ page_read_state(text *service_id, text *view_id, ReadState *state)
 	Datum		values[2] = {PointerGetDatum(service_id), PointerGetDatum(view_id)};
 	Datum		value;
 	bool		isnull;
+	bool		found;
 
+	if (page_scan_state(service_id, view_id, state, &found))
+	{
+		if (!found)
+			registry_view_missing(service_id, view_id);
+		return;
+	}
 	if (statement_read(STATEMENT_READ_STATE, values, NULL) == 0)
 		registry_view_missing(service_id, view_id);
 	memset(state, 0, sizeof(ReadState));
@@ -307,6 +315,7 @@ page_part(ReadPart *part, StatementKind kind, const ReadState *state, const Suid
 {
 	memset(part, 0, sizeof(ReadPart));
 	part->kind = kind;
+	part->state = state;
 	part->values[0] = PointerGetDatum(state->service_id);
 	part->values[1] = Int64GetDatum(state->view_no);
 	part->values[2] = Int64GetDatum(state->generation);
@@ -316,6 +325,12 @@ page_part(ReadPart *part, StatementKind kind, const ReadState *state, const Suid
 static uint64
 run_part(ReadPart *part, int64 offset, int64 limit, DestReceiver *dest)
 {
+	uint64		rows;
+
+	if ((part->kind == STATEMENT_PAGE_SAFE || part->kind == STATEMENT_PAGE_SAFE_DESC ||
+		 part->kind == STATEMENT_PAGE_TENTATIVE || part->kind == STATEMENT_PAGE_TENTATIVE_DESC) &&
+		page_scan_part(part, offset, limit, dest, &rows))
+		return rows;
 	part->values[part->offset_argument] = Int64GetDatum(offset);
 	part->values[part->offset_argument + 1] = Int64GetDatum(limit);
 	part->nulls[part->offset_argument + 1] = limit < 0;
@@ -448,6 +463,7 @@ page_parts(const ReadState *state, const Suid *bound, const PageArguments *argum
 
 			suid_above(&arguments->after_suid, &behind);
 			page_part(&parts[count], kind, state, bound);
+			parts[count].cursor = true;
 			bound_part(&parts[count++], &arguments->after_suid, &behind, arguments->after_key);
 			if (descending)
 				to = arguments->after_suid;
@@ -466,6 +482,8 @@ page_total(const ReadState *state, const Suid *bound, bool safe)
 {
 	ReadPart	part;
 	int64		total = state->row_count;
+	int64		visible;
+	int64		covering;
 	Oid			rows = get_relname_relid("rows", get_namespace_oid("unsafemv", false));
 
 	/* Where policies hide rows, the number of all rows is not the answer. */
@@ -484,6 +502,8 @@ page_total(const ReadState *state, const Suid *bound, bool safe)
 	}
 	if (safe)
 		return total;
+	if (page_scan_total(state, bound, &visible, &covering))
+		return total + visible - covering;
 	page_part(&part, STATEMENT_READ_TOTAL, state, bound);
 	(void) statement_read(STATEMENT_READ_TOTAL, part.values, NULL);
 	return total + DatumGetInt64(statement_value(0, 1, &part.nulls[0])) -

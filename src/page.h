@@ -68,6 +68,8 @@ typedef struct ReadPart
 {
 	StatementKind kind;
 	int			offset_argument;	/* from 0; the limit is the next one */
+	const ReadState *state;
+	bool		cursor;			/* of a page: the condition on the key matters */
 	Datum		values[READ_PART_ARGUMENTS];
 	bool		nulls[READ_PART_ARGUMENTS];
 } ReadPart;

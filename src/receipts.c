@@ -16,6 +16,7 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
+#include "index_scan.h"
 #include "receipts.h"
 #include "statement.h"
 
@@ -47,11 +48,66 @@ compare_claims(const void *a, const void *b)
 }
 
 /*
+ * Raise a violation of the key on unsettled SUIDs as what it is.  Which claim it
+ * was is read from the key in DETAIL, which a role that may not read the table
+ * does not get.
+ */
+static void
+raise_suid_taken(const View *view, int64 generation, const ErrorData *error, Claim **claims, int count)
+{
+	char		printed[SUID_TEXT_LENGTH + 1];
+	const Claim *claim = count == 1 ? claims[0] : NULL;
+
+	for (int i = 0; claim == NULL && error->detail != NULL && i < count; i++)
+	{
+		suid_print(claims[i]->suid, printed);
+		if (strstr(error->detail, printed) != NULL)
+			claim = claims[i];
+	}
+	RAISE(UNSAFE_SUID_CONTRADICTION,
+		  errmsg("event contradicts a receipt: its SUID belongs to another event"),
+		  claim != NULL ? registry_errdetail_event(view, generation, claim->event_id, claim->suid) :
+		  registry_errdetail_generation(view, generation),
+		  errhint("An event has one SUID and a SUID one event; look for the producer that broke this. unsafemv.receipts has the other event."));
+}
+
+/*
+ * Run a claiming statement.  A strict one looks for conflicts by event id only,
+ * which saves a descent of the index on SUIDs for every event; that index then
+ * refuses another event's SUID while the receipt goes in.
+ */
+static uint64
+run_claim(StatementKind kind, Datum *values, const View *view, int64 generation, Claim **claims, int count)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile uint64 inserted = 0;
+
+	PG_TRY();
+	{
+		inserted = statement_execute(kind, values, NULL);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(caller);
+		error = CopyErrorData();
+		if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION || error->constraint_name == NULL ||
+			strcmp(error->constraint_name, "receipts_unsettled_key") != 0)
+			PG_RE_THROW();
+		FlushErrorState();
+		raise_suid_taken(view, generation, error, claims, count);
+	}
+	PG_END_TRY();
+	return inserted;
+}
+
+/*
  * Insert the receipts of claims that are not decided; mark those that got in.
  * Returns how many did not.
  */
 static int
-insert_claims(const View *view, int64 generation, Claim **claims, int count, TimestampTz observed_at)
+insert_claims(const View *view, int64 generation, Claim **claims, int count, TimestampTz observed_at, bool strict)
 {
 	Datum		values[7];
 	Datum	   *ids;
@@ -59,15 +115,16 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 	Datum	   *outcomes;
 	uint64		inserted;
 	uint64		seen = 0;
+	int			left = 0;
 
 	registry_instance(values, view, generation);
-	if (count == 1)
+	if (count == 1 && strict)
 	{
 		values[3] = PointerGetDatum(claims[0]->event_id);
 		values[4] = SuidPGetDatum(claims[0]->suid);
 		values[5] = outcome_datum(claims[0]->expected);
 		values[6] = TimestampTzGetDatum(observed_at);
-		if (statement_execute(STATEMENT_RECEIPT_CLAIM_ONE, values, NULL) == 0)
+		if (run_claim(STATEMENT_RECEIPT_CLAIM_ONE, values, view, generation, claims, count) == 0)
 			return 1;
 		claims[0]->state = CLAIM_NEW;
 		return 0;
@@ -86,31 +143,87 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 	values[4] = statement_suid_array(suids, NULL, count);
 	values[5] = statement_text_array(outcomes, NULL, count);
 	values[6] = TimestampTzGetDatum(observed_at);
-	inserted = statement_execute(STATEMENT_RECEIPT_CLAIM, values, NULL);
+	if (strict)
+		inserted = run_claim(STATEMENT_RECEIPT_CLAIM, values, view, generation, claims, count);
+	else
+		inserted = statement_execute(STATEMENT_RECEIPT_TRY_CLAIM, values, NULL);
 
 	/* They come back in the order they went in; move the others to the front. */
+	for (int i = 0; i < count; i++)
 	{
-		int			left = 0;
+		bool		isnull;
 
-		for (int i = 0; i < count; i++)
+		if (seen < inserted &&
+			(inserted == (uint64) count ||
+			 mutation_compare_text(DatumGetTextPP(statement_value(seen, 1, &isnull)),
+								   claims[i]->event_id) == 0))
 		{
-			bool		isnull;
-
-			if (seen < inserted &&
-				(inserted == (uint64) count ||
-				 mutation_compare_text(DatumGetTextPP(statement_value(seen, 1, &isnull)),
-									   claims[i]->event_id) == 0))
-			{
-				claims[i]->state = CLAIM_NEW;
-				seen++;
-			}
-			else
-				claims[left++] = claims[i];
+			claims[i]->state = CLAIM_NEW;
+			seen++;
 		}
-		if (seen != inserted)
-			elog(ERROR, "receipts came back in another order");
-		return left;
+		else
+			claims[left++] = claims[i];
 	}
+	if (seen != inserted)
+		elog(ERROR, "receipts came back in another order");
+	return left;
+}
+
+/* The event has a receipt of this SUID and outcome: a duplicate or a contradiction. */
+static void
+decide_known(Claim *claim, const Suid *suid, const text *outcome)
+{
+	const char *behind = outcome_names[OUTCOME_BEHIND_FRONTIER];
+	char		printed[SUID_TEXT_LENGTH + 1];
+
+	if (suid_compare(suid, claim->suid) == 0)
+	{
+		claim->state = CLAIM_DUPLICATE;
+		claim->behind_frontier = VARSIZE_ANY_EXHDR(outcome) == strlen(behind) &&
+			memcmp(VARDATA_ANY(outcome), behind, strlen(behind)) == 0;
+		return;
+	}
+	suid_print(suid, printed);
+	claim->state = CLAIM_CONTRADICTION;
+	claim->other = psprintf("its receipt has SUID %s", printed);
+}
+
+/* Decide claims whose event has a receipt; returns how many are left. */
+static int
+find_known(const View *view, int64 generation, Claim **claims, int count)
+{
+	DirectScan	scan;
+	int			left = 0;
+
+	statement_snapshot_begin();
+	if (!index_scan_open(&scan, SCAN_RECEIPT))
+	{
+		statement_snapshot_end();
+		return count;
+	}
+	for (int i = 0; i < count; i++)
+	{
+		Suid		suid;
+		bool		isnull;
+
+		CHECK_FOR_INTERRUPTS();
+		index_scan_reset(&scan);
+		index_scan_where(&scan, 1, BTEqualStrategyNumber, PointerGetDatum(view->service_id));
+		index_scan_where(&scan, 2, BTEqualStrategyNumber, PointerGetDatum(claims[i]->event_id));
+		index_scan_where(&scan, 3, BTEqualStrategyNumber, Int64GetDatum(view->view_no));
+		index_scan_where(&scan, 4, BTEqualStrategyNumber, Int64GetDatum(generation));
+		index_scan_start(&scan, ForwardScanDirection);
+		if (index_scan_next(&scan))
+		{
+			(void) index_scan_suid(&scan, RECEIPT_SUID, &suid);
+			decide_known(claims[i], &suid, DatumGetTextPP(index_scan_value(&scan, RECEIPT_OUTCOME, &isnull)));
+		}
+		else
+			claims[left++] = claims[i];
+	}
+	index_scan_close(&scan);
+	statement_snapshot_end();
+	return left;
 }
 
 /*
@@ -121,11 +234,16 @@ static int
 read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 {
 	Datum		values[5];
-	Datum	   *ids = palloc(count * sizeof(Datum));
-	Datum	   *suids = palloc(count * sizeof(Datum));
+	Datum	   *ids;
+	Datum	   *suids;
 	uint64		found;
 	int			left = 0;
 
+	count = find_known(view, generation, claims, count);
+	if (count == 0)
+		return 0;
+	ids = palloc(count * sizeof(Datum));
+	suids = palloc(count * sizeof(Datum));
 	for (int i = 0; i < count; i++)
 	{
 		ids[i] = PointerGetDatum(claims[i]->event_id);
@@ -144,21 +262,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 
 		if (statement_suid(row, 2, &suid))
 		{
-			if (suid_compare(&suid, claim->suid) == 0)
-			{
-				claim->state = CLAIM_DUPLICATE;
-				claim->behind_frontier =
-					strcmp(TextDatumGetCString(statement_value(row, 3, &isnull)),
-						   outcome_names[OUTCOME_BEHIND_FRONTIER]) == 0;
-			}
-			else
-			{
-				char		printed[SUID_TEXT_LENGTH + 1];
-
-				suid_print(&suid, printed);
-				claim->state = CLAIM_CONTRADICTION;
-				claim->other = psprintf("its receipt has SUID %s", printed);
-			}
+			decide_known(claim, &suid, DatumGetTextPP(statement_value(row, 3, &isnull)));
 			continue;
 		}
 		other = statement_value(row, 4, &isnull);
@@ -177,7 +281,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 }
 
 void
-receipts_claim(const View *view, int64 generation, Claim *claims, int count, TimestampTz observed_at)
+receipts_claim(const View *view, int64 generation, Claim *claims, int count, TimestampTz observed_at, bool strict)
 {
 	Claim	  **open = palloc(Max(count, 1) * sizeof(Claim *));
 
@@ -187,13 +291,19 @@ receipts_claim(const View *view, int64 generation, Claim *claims, int count, Tim
 		open[i] = &claims[i];
 
 	/*
+	 * Above READ COMMITTED a lost race is 40001, whichever key it was lost
+	 * on.
+	 */
+	strict = strict && !IsolationUsesXactSnapshot();
+
+	/*
 	 * Usually once; again only if an obstacle vanished between two
 	 * statements.
 	 */
 	while (count > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
-		count = insert_claims(view, generation, open, count, observed_at);
+		count = insert_claims(view, generation, open, count, observed_at, strict);
 		if (count > 0)
 			count = read_obstacles(view, generation, open, count);
 	}
@@ -358,7 +468,7 @@ unsafemv_observe_arrival(PG_FUNCTION_ARGS)
 	registry_head(view, generation, false, &state);
 	if (state.has_head && suid_compare(suid, &state.head) <= 0)
 	{
-		receipts_claim(view, generation, &claim, 1, GetCurrentTimestamp());
+		receipts_claim(view, generation, &claim, 1, GetCurrentTimestamp(), true);
 		if (claim.state == CLAIM_CONTRADICTION)
 			raise_contradiction(view, generation, &claim);
 		behind = claim.state == CLAIM_NEW || claim.behind_frontier;

@@ -38,6 +38,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "index_scan.h"
 #include "registry.h"
 #include "statement.h"
 
@@ -396,6 +397,36 @@ read_head(Generation *result)
 	result->has_settled_max = statement_suid(0, 3, &result->settled_max);
 }
 
+/* The head in the active snapshot, by the shortest way. */
+static bool
+find_head(const View *view, int64 generation, Generation *result)
+{
+	DirectScan	scan;
+	Datum		values[3];
+	bool		found;
+
+	if (!index_scan_open(&scan, SCAN_GENERATION))
+	{
+		registry_instance(values, view, generation);
+		found = statement_read(STATEMENT_HEAD_READ, values, NULL) > 0;
+		if (found)
+			read_head(result);
+		return found;
+	}
+	index_scan_instance(&scan, view->service_id, view->view_no, generation);
+	index_scan_start(&scan, ForwardScanDirection);
+	found = index_scan_next(&scan);
+	if (found)
+	{
+		memset(result, 0, sizeof(Generation));
+		result->has_head = index_scan_suid(&scan, GENERATION_HEAD, &result->head);
+		result->has_floor = index_scan_suid(&scan, GENERATION_FLOOR, &result->floor);
+		result->has_settled_max = index_scan_suid(&scan, GENERATION_SETTLED_MAX, &result->settled_max);
+	}
+	index_scan_close(&scan);
+	return found;
+}
+
 static bool
 same_suid(bool has_a, const Suid *a, bool has_b, const Suid *b)
 {
@@ -431,10 +462,11 @@ registry_head(const View *view, int64 generation, bool in_snapshot, Generation *
 	}
 	else
 	{
-		found = in_snapshot ? statement_read(STATEMENT_HEAD_READ, values, NULL) :
-			statement_execute(STATEMENT_HEAD_READ, values, NULL);
-		if (found > 0)
-			read_head(result);
+		if (!in_snapshot)
+			statement_snapshot_begin();
+		found = find_head(view, generation, result) ? 1 : 0;
+		if (!in_snapshot)
+			statement_snapshot_end();
 	}
 	if (found == 0)
 		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),

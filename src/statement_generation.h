@@ -131,11 +131,14 @@
 [STATEMENT_PROMOTION_CONTRADICTION] =
 {
 	"tnnns",
-		"SELECT r.event_id, r.suid, c.suid FROM unsafemv.receipts r, LATERAL (SELECT k.suid FROM unsafemv.receipts k "
+		"SELECT r.event_id, r.suid, c.suid FROM ("
+		"SELECT u.event_id, u.suid FROM unsafemv.receipts u "
+		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 AND NOT u.settled UNION ALL "
+		"SELECT s.event_id, s.suid FROM unsafemv.receipts s WHERE s.service_id = $1 AND s.view_no = $2 "
+		"AND s.generation = $3 AND s.settled AND s.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)) r, "
+		"LATERAL (SELECT k.suid FROM unsafemv.receipts k "
 		"WHERE k.service_id = $1 AND k.view_no = $2 AND k.generation = $4 AND k.event_id = r.event_id OFFSET 0) c "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
-		"AND (NOT r.settled OR r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5)) "
-		"AND c.suid OPERATOR(unsafemv.<>) r.suid LIMIT 1"
+		"WHERE c.suid OPERATOR(unsafemv.<>) r.suid LIMIT 1"
 },
 
  /*
@@ -145,10 +148,12 @@
 [STATEMENT_CARRY_RECEIPTS] =
 {
 	"tnnnss",
-		"UPDATE unsafemv.receipts SET generation = $4 "
-		"WHERE service_id = $1 AND view_no = $2 AND generation = $3 "
-		"AND suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5) "
-		"AND (NOT settled OR outcome = 'dismissed' OR suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6)) "
+		"UPDATE unsafemv.receipts SET generation = $4 WHERE ctid = ANY (ARRAY("
+		"SELECT r.ctid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
+		"AND NOT r.settled AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5) UNION ALL "
+		"SELECT r.ctid FROM unsafemv.receipts r WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 "
+		"AND r.settled AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($5) "
+		"AND (r.outcome = 'dismissed' OR r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6)))) "
 		"RETURNING settled"
 },
 

@@ -24,21 +24,28 @@
 #define RECEIPT_COLUMNS \
 	"(service_id, view_no, generation, event_id, suid, settled, outcome, observed_at)"
 
+#define RECEIPT_KEY \
+	"(service_id, event_id, view_no, generation)"
+
+#define CLAIM_ALL(conflict) \
+	{"tnnTSTz", "INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " " \
+	 "SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, $7 " \
+	 "FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) " conflict " RETURNING event_id"}
+
 #define TENTATIVE_COLUMNS \
 	"(service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value, entries, kept, kept_from, base_suid)"
 
 /*
  * A row that is newer than what is there replaces it; a row without a verdict
  * (tombstone NULL) only claims its key.  Either way the key is locked, and keys
- * that were written or claimed as absent are returned.
+ * that were written or claimed as absent are counted.
  */
 #define TENTATIVE_REPLACE \
 	"ON CONFLICT (service_id, view_no, generation, row_key) DO UPDATE " \
 	"SET source_suid = excluded.source_suid, row_version = excluded.row_version, " \
 	"tombstone = excluded.tombstone, value = excluded.value, entries = excluded.entries, " \
 	"kept = NULL, kept_from = NULL, base_suid = NULL " \
-	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid " \
-	"RETURNING u.row_key"
+	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid"
 
 /* Does an event behind the head close the reads of generation g? */
 #define GATE_CLOSED \
@@ -174,26 +181,34 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	[STATEMENT_DROP_ROWS] = DROP_FROM("rows"),
 	[STATEMENT_DROP_UNSAFE_ROWS] = DROP_FROM("unsafe_rows"),
 	[STATEMENT_DROP_INDEX_ENTRIES] = DROP_FROM("index_entries"),
-	[STATEMENT_DROP_RECEIPTS] = DROP_FROM("receipts"),
+	[STATEMENT_DROP_RECEIPTS] = {"tnnn",
+		"DELETE FROM unsafemv.receipts WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM ("
+		"SELECT t.ctid FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 AND t.settled "
+		"UNION ALL "
+		"SELECT t.ctid FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 AND NOT t.settled"
+	") x LIMIT $4))"},
 	[STATEMENT_DROP_MARKERS] = DROP_FROM("markers"),
 	[STATEMENT_DROP_FINDINGS] = DROP_FROM("findings"),
 	[STATEMENT_DROP_REMAINING] = {"tnn",
 		"SELECT (SELECT count(*) FROM unsafemv.rows t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
 		" + (SELECT count(*) FROM unsafemv.unsafe_rows t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
 		" + (SELECT count(*) FROM unsafemv.index_entries t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
-		" + (SELECT count(*) FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
+		" + (SELECT count(*) FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 AND t.settled)"
+		" + (SELECT count(*) FROM unsafemv.receipts t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3 AND NOT t.settled)"
 		" + (SELECT count(*) FROM unsafemv.markers t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"
 	" + (SELECT count(*) FROM unsafemv.findings t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"},
 
-	/* $4 event_id, $5 suid, $6 outcome, $7 observed_at */
+	/*
+	 * $4 event_id, $5 suid, $6 outcome, $7 observed_at; another event's SUID
+	 * raises
+	 */
 	[STATEMENT_RECEIPT_CLAIM_ONE] = {"tnntstz",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
-	"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT DO NOTHING"},
+	"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT " RECEIPT_KEY " DO NOTHING"},
 	/* $4 event_ids, $5 suids, $6 outcomes, $7 observed_at; in SUID order */
-	[STATEMENT_RECEIPT_CLAIM] = {"tnnTSTz",
-		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
-		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, $7 "
-	"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) ON CONFLICT DO NOTHING RETURNING event_id"},
+	[STATEMENT_RECEIPT_CLAIM] = CLAIM_ALL("ON CONFLICT " RECEIPT_KEY " DO NOTHING"),
+	/* The same, but another event's SUID is left out too */
+	[STATEMENT_RECEIPT_TRY_CLAIM] = CLAIM_ALL("ON CONFLICT DO NOTHING"),
 
 	/*
 	 * What stands in the way of events: the receipt of the same id, the
@@ -214,7 +229,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
 		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, clock_timestamp() "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) "
-	"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET outcome = excluded.outcome"},
+	"ON CONFLICT " RECEIPT_KEY " DO UPDATE SET outcome = excluded.outcome"},
 	/* $4 event_ids */
 	[STATEMENT_RECEIPT_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.receipts r "
@@ -228,7 +243,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"INSERT INTO unsafemv.receipts AS r " RECEIPT_COLUMNS " "
 		"SELECT $1, $2, $3, k.event_id, k.suid, true, 'applied', k.observed_at "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, observed_at) "
-		"ON CONFLICT (service_id, view_no, generation, event_id) DO UPDATE SET settled = true "
+		"ON CONFLICT " RECEIPT_KEY " DO UPDATE SET settled = true "
 	"RETURNING r.event_id, r.suid"},
 	/* Settle if there is one; $4 event_ids */
 	[STATEMENT_RECEIPT_SETTLE_KNOWN] = {"tnnT",
@@ -296,7 +311,7 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"(service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value, entries) "
 		"SELECT $1, $2, $3, k.row_key, k.source_suid, k.row_version, k.tombstone, k.value, k.entries "
 		"FROM unnest($4, $5, $6, $7, $8, $9) AS k(row_key, source_suid, row_version, tombstone, value, entries) "
-	TENTATIVE_REPLACE},
+	TENTATIVE_REPLACE " RETURNING u.row_key"},
 	/* Tentative state and base of keys; $4 row_keys */
 	[STATEMENT_TENTATIVE_READ] = {"tnnT",
 		"SELECT k.position, u.source_suid, u.row_version, u.tombstone, u.value, u.entries, u.kept, u.base_suid, "

@@ -10,6 +10,7 @@
 #include "utils/guc.h"
 
 #include "compat.h"
+#include "index_scan.h"
 #include "registry.h"
 #include "statement.h"
 #include "worker.h"
@@ -31,5 +32,6 @@ _PG_init(void)
 	worker_init();
 	MarkGUCPrefixReserved("unsafemv");
 	statement_init();
+	index_scan_init();
 	registry_init();
 }
