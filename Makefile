@@ -85,6 +85,7 @@ REGRESS = \
 	wait \
 	page \
 	plans \
+	plan_safety \
 	tenants \
 	errors \
 	generation \
