@@ -227,7 +227,7 @@ CALL run('analysed', 10001);
 -- receipts settled since the last vacuum.
 CREATE TABLE ceilings (n int, pattern text, most numeric, grows boolean);
 INSERT INTO ceilings VALUES
-    (1, 'apply', 60, false), (2, 'apply\_batch%', 60, false),
+    (1, 'apply', 45, false), (2, 'apply\_batch%', 45, false),
     (3, 'apply\_safe', 150, true), (4, 'apply\_safe\_batch of 1', 150, true), (5, 'apply\_safe\_batch of 1_%', 90, true),
     (6, 'observe\_safe\_receipt', 220, true), (7, 'garbage\_collect', 180, true),
     (8, 'collect\_eligible, a receipt', 25, true), (9, 'collect\_eligible, a row', 15, true),
