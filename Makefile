@@ -88,6 +88,7 @@ REGRESS = \
 	page \
 	page_paths \
 	plans \
+	plan_safety \
 	tenants \
 	errors \
 	generation \
@@ -143,7 +144,12 @@ CHECKS = \
 	test/bin/readme \
 	test/bin/waiters \
 	test/bin/boundaries \
+	test/bin/scale \
 	test/bin/soak
+
+# What make check-slow runs.
+SLOW_CHECKS = \
+	test/bin/scale
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

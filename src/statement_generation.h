@@ -79,8 +79,7 @@
 [STATEMENT_RECEIPT_KNOWN] =
 {
 	"tnnT",
-		"SELECT r.event_id, r.suid FROM unsafemv.receipts r "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"
+		"SELECT r.event_id, r.suid FROM unnest($4) AS k(event_id), " BY_EVENT_ID("r.event_id, r.suid", "r") " r"
 },
 
  /* Unless it is settled, that is, folded; $4 event_id, $5 suid */
@@ -105,9 +104,9 @@
 	"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled " \
 	"AND r.suid OPERATOR(unsafemv.<=) $5 AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above($6) " \
 	"AND r.outcome <> ALL ('{no-change,dismissed}')) x " \
-	"WHERE NOT EXISTS (SELECT 1 FROM unsafemv.receipts c " \
-	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 AND c.event_id = x.event_id " \
-	"AND c.suid OPERATOR(unsafemv.=) x.suid AND c.settled)"
+	"WHERE (SELECT c.settled AND c.suid OPERATOR(unsafemv.=) x.suid FROM unsafemv.receipts c " \
+	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 " \
+	"AND c.event_id >= x.event_id AND c.event_id <= x.event_id ORDER BY c.event_id LIMIT 1) IS NOT TRUE"
 
 [STATEMENT_PROMOTION_MISSING] =
 {
@@ -273,9 +272,10 @@
 		"DELETE FROM unsafemv.unsafe_rows WHERE ctid = ANY (ARRAY(SELECT u.ctid FROM unsafemv.unsafe_rows u "
 		"WHERE u.service_id = $1 AND u.view_no = $2 AND u.generation = $3 "
 		"AND u.source_suid OPERATOR(unsafemv.<=) $4 "
-		"AND NOT EXISTS (SELECT 1 FROM unsafemv.receipts r "
+		"AND (SELECT true FROM unsafemv.receipts r "
 		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND NOT r.settled "
-		"AND r.suid OPERATOR(unsafemv.=) u.source_suid) "
+		"AND r.suid OPERATOR(unsafemv.>=) u.source_suid AND r.suid OPERATOR(unsafemv.<=) u.source_suid "
+		"ORDER BY r.suid LIMIT 1) IS NULL "
 		"ORDER BY u.source_suid, u.row_key LIMIT $5 FOR UPDATE OF u SKIP LOCKED))"
 },
 
@@ -341,8 +341,10 @@
 [STATEMENT_COLLECT_RECEIPTS] =
 {
 	"tnnsz",
-		"DELETE FROM unsafemv.receipts WHERE service_id = $1 AND view_no = $2 AND generation = $3 AND settled "
-		"AND suid OPERATOR(unsafemv.<=) $4 AND observed_at <= $5"
+		"DELETE FROM unsafemv.receipts WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unsafemv.receipts r "
+		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.settled "
+		"AND r.suid OPERATOR(unsafemv.<=) $4 AND r.observed_at <= $5 "
+		"ORDER BY r.service_id, r.view_no, r.generation, r.suid))"
 },
 
  /* $4 the greatest SUID collected */

@@ -75,6 +75,13 @@
 	"AND " alias ".row_key >= k.row_key AND " alias ".row_key <= k.row_key " \
 	"ORDER BY " alias ".row_key LIMIT 1)"
 
+/* The receipt of an event, as a LATERAL subquery. */
+#define BY_EVENT_ID(columns, alias) \
+	"LATERAL (SELECT " columns " FROM unsafemv.receipts " alias " " \
+	"WHERE " alias ".service_id = $1 AND " alias ".view_no = $2 AND " alias ".generation = $3 " \
+	"AND " alias ".event_id >= k.event_id AND " alias ".event_id <= k.event_id " \
+	"ORDER BY " alias ".event_id LIMIT 1)"
+
 /* The receipts of a SUID with this condition, but of other events. */
 #define OTHER_BY_SUID(condition) \
 	"LATERAL (SELECT r.event_id FROM unsafemv.receipts r " \
@@ -230,10 +237,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, clock_timestamp() "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) "
 	"ON CONFLICT " RECEIPT_KEY " DO UPDATE SET outcome = excluded.outcome"},
-	/* $4 event_ids */
+	/* Claimed by this transaction, or of a generation that is locked; $4 event_ids */
 	[STATEMENT_RECEIPT_DELETE] = {"tnnT",
-		"DELETE FROM unsafemv.receipts r "
-	"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4)"},
+		"DELETE FROM unsafemv.receipts WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest($4) AS k(event_id), "
+	BY_EVENT_ID("r.ctid", "r") " r))"},
 
 	/*
 	 * Settle or insert as settled; $4 event_ids, $5 suids, $6 observed_ats;
@@ -245,11 +252,11 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, observed_at) "
 		"ON CONFLICT " RECEIPT_KEY " DO UPDATE SET settled = true "
 	"RETURNING r.event_id, r.suid"},
-	/* Settle if there is one; $4 event_ids */
+	/* Settle if there is one, in a generation that is locked; $4 event_ids */
 	[STATEMENT_RECEIPT_SETTLE_KNOWN] = {"tnnT",
-		"UPDATE unsafemv.receipts r SET settled = true "
-		"WHERE r.service_id = $1 AND r.view_no = $2 AND r.generation = $3 AND r.event_id = ANY ($4) "
-	"RETURNING r.event_id, r.suid"},
+		"UPDATE unsafemv.receipts u SET settled = true "
+		"WHERE u.ctid = ANY (ARRAY(SELECT r.ctid FROM unnest($4) AS k(event_id), "
+	BY_EVENT_ID("r.ctid", "r") " r)) RETURNING u.event_id, u.suid"},
 	/* Unsettled at or below the head; $4 head */
 	[STATEMENT_RECEIPT_PASSED_OVER] = {"tnns",
 		"SELECT r.event_id, r.suid, r.outcome FROM unsafemv.receipts r "
@@ -294,8 +301,10 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	"FROM unnest($4, $5, $6, $7) AS k(event_id, suid, row_key, reason) ON CONFLICT DO NOTHING"},
 	/* $4 suids of the events */
 	[STATEMENT_MARKER_DELETE] = {"tnnS",
-		"DELETE FROM unsafemv.markers m "
-	"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 AND m.suid OPERATOR(unsafemv.=) ANY ($4)"},
+		"DELETE FROM unsafemv.markers WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM unnest($4) AS k(suid), "
+		"LATERAL (SELECT m.ctid FROM unsafemv.markers m "
+		"WHERE m.service_id = $1 AND m.view_no = $2 AND m.generation = $3 "
+	"AND m.suid OPERATOR(unsafemv.>=) k.suid AND m.suid OPERATOR(unsafemv.<=) k.suid OFFSET 0) x))"},
 
 	/*
 	 * $4 row_key, $5 source_suid, $6 row_version, $7 tombstone, $8 value, $9

@@ -30,13 +30,16 @@ CREATE UNLOGGED TABLE bench.batches (
 	row_values jsonb[] NOT NULL,
 	row_entries jsonb[] NOT NULL
 );
+-- A caller's parameter is not compressed either.
+ALTER TABLE bench.batches ALTER events SET STORAGE EXTERNAL, ALTER event_ids SET STORAGE EXTERNAL, ALTER suids SET STORAGE EXTERNAL,
+	ALTER row_keys SET STORAGE EXTERNAL, ALTER row_values SET STORAGE EXTERNAL, ALTER row_entries SET STORAGE EXTERNAL;
 
 -- Of 20 events the 8th redelivers the 4th and the 14th is older than the 10th
--- on the same key; the others upsert one of 20,000 keys with one text entry.
+-- on the same key; the others upsert one of the keys with one text entry.
 -- "dense" instead touches every key once.
-CREATE FUNCTION bench.generate(first bigint, count bigint, dense boolean = false) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION bench.generate(first bigint, count bigint, dense boolean = false, keys bigint = 20000) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	TRUNCATE bench.input, bench.batches;
+	TRUNCATE bench.input;
 	INSERT INTO bench.input
 	SELECT s.n, s.kind, e.event_id, bench.suid(e.suid_no), bench.suid(e.suid_no)::unsafemv.suid, k.row_key, v.value,
 		jsonb_build_array(jsonb_build_array('status', 'text', v.value -> 'status')),
@@ -49,15 +52,22 @@ BEGIN
 	LATERAL (SELECT CASE WHEN s.kind = 'applied' THEN s.n ELSE s.n - 4 END AS source) o,
 	LATERAL (SELECT '00000000-0000-4000-a' || (1000000000000000 + CASE s.kind WHEN 'redelivery' THEN o.source ELSE s.n END) AS event_id,
 		CASE s.kind WHEN 'older' THEN o.source * 10 - 1 ELSE o.source * 10 END AS suid_no) e,
-	LATERAL (SELECT 'order-' || lpad((CASE WHEN dense THEN o.source % 20000
-		ELSE mod(abs(hashint8(o.source)::bigint), 20000) END)::text, 8, '0') AS row_key) k,
+	LATERAL (SELECT 'order-' || lpad((CASE WHEN dense THEN o.source % keys
+		ELSE mod(abs(hashint8(o.source)::bigint), keys) END)::text, 8, '0') AS row_key) k,
 	LATERAL (SELECT jsonb_build_object('status', (ARRAY['open', 'paid', 'shipped', 'closed'])[1 + o.source % 4],
 		'customer', 'customer-' || o.source % 5000, 'total', (o.source % 100000)::numeric / 100) AS value) v;
+	PERFORM bench.cut(100);
+END $$;
+
+-- The input as batches of another size.
+CREATE FUNCTION bench.cut(size bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	TRUNCATE bench.batches;
 	INSERT INTO bench.batches
 	SELECT min(n), jsonb_agg(jsonb_build_object('eventId', event_id, 'suid', suid, 'mutations', mutations) ORDER BY n),
 		array_agg(kind ORDER BY n), array_agg(event_id ORDER BY n), array_agg(stored_suid ORDER BY n),
 		array_agg(row_key ORDER BY n), array_agg(value ORDER BY n), array_agg(entries ORDER BY n)
-	FROM bench.input GROUP BY (n - first) / 100;
+	FROM bench.input GROUP BY (n - (SELECT min(n) FROM bench.input)) / size;
 	ANALYZE bench.input, bench.batches;
 END $$;
 
@@ -89,7 +99,7 @@ DECLARE
 	answer text;
 BEGIN
 	FOR i IN SELECT * FROM bench.input ORDER BY n LOOP
-		SELECT a.outcome INTO answer FROM unsafemv.apply('bench', view, i.event_id, i.suid, i.mutations) a;
+		answer := (unsafemv.apply('bench', view, i.event_id, i.suid, i.mutations)).outcome;
 		IF i.n % 10 = 0 THEN
 			COMMIT;
 		END IF;
@@ -105,7 +115,7 @@ DECLARE
 	answer text;
 BEGIN
 	FOR i IN SELECT * FROM bench.input ORDER BY n LOOP
-		SELECT a.outcome INTO answer FROM peer.apply('bench', view, i.event_id, i.suid, i.mutations) a;
+		answer := (peer.apply('bench', view, i.event_id, i.suid, i.mutations)).outcome;
 		IF i.n % 10 = 0 THEN
 			COMMIT;
 		END IF;
@@ -206,9 +216,29 @@ BEGIN
 	END LOOP;
 END $$;
 
+-- Many tentative rows more: half of them on keys that have a safe row, half on new ones.
+CREATE PROCEDURE bench.add_unsafemv(view text, safe bigint, first bigint, last bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR g IN first..last BY 1000 LOOP
+		PERFORM unsafemv.apply_batch('bench', view, (
+			SELECT jsonb_agg(jsonb_build_object('eventId', '00000000-0000-4000-a' || (1000000000000000 + n), 'suid', bench.suid(safe + n),
+				'mutations', jsonb_build_object('rowUpserts', jsonb_build_array(jsonb_build_object(
+					'rowKey', 'order-' || lpad((CASE WHEN n % 2 = 0 THEN n * 7919 % safe ELSE safe + n END)::text, 8, '0'),
+					'value', jsonb_build_object('status', 'paid', 'customer', 'customer-' || n % 5000, 'total', n % 1000))))))
+			FROM generate_series(g::bigint, least(g + 999, last)) n));
+	END LOOP;
+END $$;
+
+CREATE PROCEDURE bench.add_peer(view text, safe bigint, first bigint, last bigint) LANGUAGE sql AS $$
+	INSERT INTO peer.unsafe_rows
+	SELECT 'bench', view, 0, 'order-' || lpad((CASE WHEN n % 2 = 0 THEN n * 7919 % safe ELSE safe + n END)::text, 8, '0'),
+		jsonb_build_object('status', 'paid', 'customer', 'customer-' || n % 5000, 'total', n % 1000), 1, bench.suid(safe + n)
+	FROM generate_series(first, last) n;
+$$;
+
 -- Safe rows of a view put straight into the tables, and tentative rows above
--- them: half of those on keys that have a safe row, half on new ones.  Keys are
--- in another order than SUIDs.  7919 is prime: a permutation of powers of ten.
+-- them.  Keys are in another order than SUIDs: 7919 is prime, hence a permutation
+-- of powers of ten.
 CREATE FUNCTION bench.fill_unsafemv(view text, safe bigint, tentative bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	no bigint;
@@ -220,13 +250,7 @@ BEGIN
 		jsonb_build_object('status', 'open', 'customer', 'customer-' || n % 5000, 'total', n % 1000), 1, bench.suid(n)::unsafemv.suid
 	FROM generate_series(1, safe) n;
 	UPDATE unsafemv.generations SET row_count = safe WHERE service_id = 'bench' AND view_no = no;
-	PERFORM unsafemv.apply_batch('bench', view, (
-		SELECT jsonb_agg(jsonb_build_object('eventId', '00000000-0000-4000-a' || (1000000000000000 + n), 'suid', bench.suid(safe + n),
-			'mutations', jsonb_build_object('rowUpserts', jsonb_build_array(jsonb_build_object(
-				'rowKey', 'order-' || lpad((CASE WHEN n % 2 = 0 THEN n * 7919 % safe ELSE safe + n END)::text, 8, '0'),
-				'value', jsonb_build_object('status', 'paid', 'customer', 'customer-' || n % 5000, 'total', n % 1000))))))
-		FROM generate_series(g, least(g + 999, tentative)) n))
-	FROM generate_series(1, tentative, 1000) g;
+	CALL bench.add_unsafemv(view, safe, 1, tentative);
 END $$;
 
 CREATE FUNCTION bench.fill_peer(view text, safe bigint, tentative bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -236,10 +260,7 @@ BEGIN
 	SELECT 'bench', view, 0, 'order-' || lpad((n * 7919 % safe)::text, 8, '0'),
 		jsonb_build_object('status', 'open', 'customer', 'customer-' || n % 5000, 'total', n % 1000), 1, bench.suid(n)
 	FROM generate_series(1, safe) n;
-	INSERT INTO peer.unsafe_rows
-	SELECT 'bench', view, 0, 'order-' || lpad((CASE WHEN n % 2 = 0 THEN n * 7919 % safe ELSE safe + n END)::text, 8, '0'),
-		jsonb_build_object('status', 'paid', 'customer', 'customer-' || n % 5000, 'total', n % 1000), 1, bench.suid(safe + n)
-	FROM generate_series(1, tentative) n;
+	CALL bench.add_peer(view, safe, 1, tentative);
 END $$;
 
 -- P9: a view whose tentative rows are all folded and settled, but not collected yet.

@@ -18,7 +18,7 @@ class Report:
     """The table: one figure a line, with its bar where there is one."""
 
     def __init__(self):
-        self.lines = []
+        self.lines, self.points = [], []
 
     def add(self, number, what, unit, values, bar=""):
         self.lines.append({"number": number, "what": what, "unit": unit, "bar": bar, **figure(values)})
@@ -26,6 +26,10 @@ class Report:
     def ratio(self, number, what, above, below, bar=""):
         """Round by round, so that what slows the machine down slows both sides."""
         self.add(number, what, "x", [a / b for a, b in zip(above, below)], bar)
+
+    def point(self, plot, series, x, values):
+        """A point of a plot (test/bench/publish draws them)."""
+        self.points.append({"plot": plot, "series": series, "x": x, **figure(values)})
 
     def print(self):
         show = lambda v: f"{v:.0f}" if abs(v) >= 1000 else f"{v:.1f}" if abs(v) >= 100 else f"{v:.2f}"
@@ -41,6 +45,10 @@ class Report:
             out = csv.DictWriter(f, ["number", "what", "unit", "median", "least", "greatest", "rounds", "bar"])
             out.writeheader()
             out.writerows(self.lines)
+        with open(os.path.join(directory, "points.csv"), "w", newline="") as f:
+            out = csv.DictWriter(f, ["plot", "series", "x", "median", "least", "greatest", "rounds"])
+            out.writeheader()
+            out.writerows(self.points)
         with open(os.path.join(directory, "settings.csv"), "w", newline="") as f:
             csv.writer(f).writerows([("setting", "value"), *settings])
 
@@ -81,6 +89,19 @@ class TimedQuery:
 
     def run(self, loops):
         return float(self.session.value(f"SELECT {self.name}({loops})"))
+
+
+# Of 20 events one redelivers the previous, one is older than it on the same key.
+EVENT = r"""\set r random(1, 20)
+\if :r > 2
+\set i :i + 1
+\set k {key}
+\set s (:i * 100 + :client_id) * 10
+\elif :r = 2
+\set s :s - 1
+\endif
+SELECT outcome FROM {side}.apply('bench', {view}, '00000000-0000-4000-a' || (1000000000000000 + :s), '0' || (638000000000000000 + :s) || '00000000007', ('{{"rowUpserts":[{{"rowKey":"order-' || :k::bigint || '","value":{{"status":"open","customer":"customer-17","total":12.5}}}}],"indexEntries":[{{"indexId":"status","valueType":"text","value":"open","rowKey":"order-' || :k::bigint || '"}}]}}')::jsonb);
+"""
 
 
 def pgbench(database, script, seconds, clients=1, **variables):
