@@ -299,7 +299,7 @@ record_late(const Chunk *chunk, SourceEvent *events, int count)
 		claims[i].suid = &events[i].suid;
 		claims[i].expected = OUTCOME_BEHIND_FRONTIER;
 	}
-	receipts_claim(chunk->view, chunk->generation, claims, count, GetCurrentTimestamp(), false);
+	receipts_claim(chunk->view, chunk->generation, claims, count, GetCurrentTimestamp());
 	for (int i = 0; i < count; i++)
 	{
 		if (claims[i].state == CLAIM_CONTRADICTION && !closed)

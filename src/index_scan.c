@@ -53,10 +53,12 @@ static const struct
 	[SCAN_FINDING] = {"findings", "findings_key", {"resolved_at"}},
 	[SCAN_SAFE] = {"rows", "rows_pkey", {"row_key", "value", "row_version", "source_suid"}},
 	[SCAN_SAFE_BY_SUID] = {"rows", "rows_suid_idx", {"row_key", "value", "row_version", "source_suid"}},
+	[SCAN_ENTRY] = {"index_entries", "index_entries_row_idx",
+	{"index_id", "value_type", "derived", "text_value", "integer_value", "real_value"}},
 	[SCAN_TENTATIVE] = {"unsafe_rows", "unsafe_rows_pkey",
-	{"row_key", "value", "row_version", "source_suid", "tombstone", "kept", "kept_from", "base_suid"}},
+	{"row_key", "value", "row_version", "source_suid", "tombstone", "entries", "kept", "base_suid"}},
 	[SCAN_TENTATIVE_BY_SUID] = {"unsafe_rows", "unsafe_rows_suid_idx",
-	{"row_key", "value", "row_version", "source_suid", "tombstone", "kept", "kept_from", "base_suid"}},
+	{"row_key", "value", "row_version", "source_suid", "tombstone", "entries", "kept", "base_suid"}},
 };
 
 /* What the names stand for in this database. */

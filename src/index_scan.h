@@ -23,6 +23,7 @@ typedef enum ScanKind
 	SCAN_FINDING,				/* instance, kind */
 	SCAN_SAFE,					/* instance, row_key */
 	SCAN_SAFE_BY_SUID,			/* instance, source_suid, row_key */
+	SCAN_ENTRY,					/* instance, row_key */
 	SCAN_TENTATIVE,				/* instance, row_key */
 	SCAN_TENTATIVE_BY_SUID,		/* instance, source_suid, row_key */
 	SCAN_COUNT
@@ -51,7 +52,11 @@ enum ScanRowColumn
 	/* of both lanes */
 	ROW_KEY, ROW_VALUE, ROW_VERSION, ROW_SUID,
 	/* tentative rows only */
-	ROW_TOMBSTONE, ROW_KEPT, ROW_KEPT_FROM, ROW_BASE_SUID
+	ROW_TOMBSTONE, ROW_ENTRIES, ROW_KEPT, ROW_BASE_SUID
+};
+enum ScanEntryColumn
+{
+	ENTRY_INDEX, ENTRY_TYPE, ENTRY_DERIVED, ENTRY_TEXT, ENTRY_INTEGER, ENTRY_REAL
 };
 
 #define SCAN_MAX_KEYS	7

@@ -283,8 +283,8 @@ read_state(ApplyCall *call)
 	int			nasked = 0;
 	TouchedKey **asked = palloc(Max(call->nkeys, 1) * sizeof(TouchedKey *));
 	Datum	   *keys;
-	Datum		values[4];
-	uint64		found;
+	TentativeRow *rows;
+	RowImage   *bases;
 
 	for (int i = 0; i < call->nkeys; i++)
 		if (!call->keys[i].written)
@@ -296,24 +296,21 @@ read_state(ApplyCall *call)
 	}
 
 	keys = palloc(nasked * sizeof(Datum));
+	rows = palloc(nasked * sizeof(TentativeRow));
+	bases = view->base_composed ? palloc(nasked * sizeof(RowImage)) : NULL;
 	for (int i = 0; i < nasked; i++)
 		keys[i] = PointerGetDatum(asked[i]->row_key);
-	registry_instance(values, view, call->generation);
-	values[3] = statement_text_array(keys, NULL, nasked);
 
 	statement_snapshot_begin();
 	registry_head(view, call->generation, true, &call->state);
-	found = statement_read(STATEMENT_TENTATIVE_READ, values, NULL);
-	for (uint64 row = 0; row < found; row++)
-	{
-		bool		isnull;
-		TouchedKey *key = asked[DatumGetInt64(statement_value(row, 1, &isnull)) - 1];
-
-		row_writer_read_tentative(row, 2, &key->row);
-		if (view->base_composed)
-			row_writer_read_safe(row, 9, &key->base, NULL, NULL);
-	}
+	row_writer_read(view, call->generation, keys, nasked, rows, bases);
 	statement_snapshot_end();
+	for (int i = 0; i < nasked; i++)
+	{
+		asked[i]->row = rows[i];
+		if (bases != NULL)
+			asked[i]->base = bases[i];
+	}
 }
 
 static void
@@ -788,7 +785,7 @@ apply_deliveries(ApplyCall *call, Delivery *deliveries, int count)
 
 	if (call->rows_plan != NULL)
 		claims[0].expected = OUTCOME_APPLIED;	/* the plan is yet to be made */
-	receipts_claim(call->view, call->generation, claims, nclaims, call->observed_at, !call->report);
+	receipts_claim(call->view, call->generation, claims, nclaims, call->observed_at);
 	relink_claims(deliveries, count, claims, nclaims);
 	if (call->rows_plan != NULL && claims[0].state == CLAIM_NEW)
 		plan_from_rows(call, deliveries[0].event);

@@ -48,66 +48,11 @@ compare_claims(const void *a, const void *b)
 }
 
 /*
- * Raise a violation of the key on unsettled SUIDs as what it is.  Which claim it
- * was is read from the key in DETAIL, which a role that may not read the table
- * does not get.
- */
-static void
-raise_suid_taken(const View *view, int64 generation, const ErrorData *error, Claim **claims, int count)
-{
-	char		printed[SUID_TEXT_LENGTH + 1];
-	const Claim *claim = count == 1 ? claims[0] : NULL;
-
-	for (int i = 0; claim == NULL && error->detail != NULL && i < count; i++)
-	{
-		suid_print(claims[i]->suid, printed);
-		if (strstr(error->detail, printed) != NULL)
-			claim = claims[i];
-	}
-	RAISE(UNSAFE_SUID_CONTRADICTION,
-		  errmsg("event contradicts a receipt: its SUID belongs to another event"),
-		  claim != NULL ? registry_errdetail_event(view, generation, claim->event_id, claim->suid) :
-		  registry_errdetail_generation(view, generation),
-		  errhint("An event has one SUID and a SUID one event; look for the producer that broke this. unsafemv.receipts has the other event."));
-}
-
-/*
- * Run a claiming statement.  A strict one looks for conflicts by event id only,
- * which saves a descent of the index on SUIDs for every event; that index then
- * refuses another event's SUID while the receipt goes in.
- */
-static uint64
-run_claim(StatementKind kind, Datum *values, const View *view, int64 generation, Claim **claims, int count)
-{
-	MemoryContext caller = CurrentMemoryContext;
-	volatile uint64 inserted = 0;
-
-	PG_TRY();
-	{
-		inserted = statement_execute(kind, values, NULL);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION || error->constraint_name == NULL ||
-			strcmp(error->constraint_name, "receipts_unsettled_key") != 0)
-			PG_RE_THROW();
-		FlushErrorState();
-		raise_suid_taken(view, generation, error, claims, count);
-	}
-	PG_END_TRY();
-	return inserted;
-}
-
-/*
  * Insert the receipts of claims that are not decided; mark those that got in.
  * Returns how many did not.
  */
 static int
-insert_claims(const View *view, int64 generation, Claim **claims, int count, TimestampTz observed_at, bool strict)
+insert_claims(const View *view, int64 generation, Claim **claims, int count, TimestampTz observed_at)
 {
 	Datum		values[7];
 	Datum	   *ids;
@@ -118,13 +63,13 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 	int			left = 0;
 
 	registry_instance(values, view, generation);
-	if (count == 1 && strict)
+	if (count == 1)
 	{
 		values[3] = PointerGetDatum(claims[0]->event_id);
 		values[4] = SuidPGetDatum(claims[0]->suid);
 		values[5] = outcome_datum(claims[0]->expected);
 		values[6] = TimestampTzGetDatum(observed_at);
-		if (run_claim(STATEMENT_RECEIPT_CLAIM_ONE, values, view, generation, claims, count) == 0)
+		if (statement_execute(STATEMENT_RECEIPT_CLAIM_ONE, values, NULL) == 0)
 			return 1;
 		claims[0]->state = CLAIM_NEW;
 		return 0;
@@ -143,10 +88,7 @@ insert_claims(const View *view, int64 generation, Claim **claims, int count, Tim
 	values[4] = statement_suid_array(suids, NULL, count);
 	values[5] = statement_text_array(outcomes, NULL, count);
 	values[6] = TimestampTzGetDatum(observed_at);
-	if (strict)
-		inserted = run_claim(STATEMENT_RECEIPT_CLAIM, values, view, generation, claims, count);
-	else
-		inserted = statement_execute(STATEMENT_RECEIPT_TRY_CLAIM, values, NULL);
+	inserted = statement_execute(STATEMENT_RECEIPT_CLAIM, values, NULL);
 
 	/* They come back in the order they went in; move the others to the front. */
 	for (int i = 0; i < count; i++)
@@ -281,7 +223,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 }
 
 void
-receipts_claim(const View *view, int64 generation, Claim *claims, int count, TimestampTz observed_at, bool strict)
+receipts_claim(const View *view, int64 generation, Claim *claims, int count, TimestampTz observed_at)
 {
 	Claim	  **open = palloc(Max(count, 1) * sizeof(Claim *));
 
@@ -291,19 +233,13 @@ receipts_claim(const View *view, int64 generation, Claim *claims, int count, Tim
 		open[i] = &claims[i];
 
 	/*
-	 * Above READ COMMITTED a lost race is 40001, whichever key it was lost
-	 * on.
-	 */
-	strict = strict && !IsolationUsesXactSnapshot();
-
-	/*
 	 * Usually once; again only if an obstacle vanished between two
 	 * statements.
 	 */
 	while (count > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
-		count = insert_claims(view, generation, open, count, observed_at, strict);
+		count = insert_claims(view, generation, open, count, observed_at);
 		if (count > 0)
 			count = read_obstacles(view, generation, open, count);
 	}
@@ -468,7 +404,7 @@ unsafemv_observe_arrival(PG_FUNCTION_ARGS)
 	registry_head(view, generation, false, &state);
 	if (state.has_head && suid_compare(suid, &state.head) <= 0)
 	{
-		receipts_claim(view, generation, &claim, 1, GetCurrentTimestamp(), true);
+		receipts_claim(view, generation, &claim, 1, GetCurrentTimestamp());
 		if (claim.state == CLAIM_CONTRADICTION)
 			raise_contradiction(view, generation, &claim);
 		behind = claim.state == CLAIM_NEW || claim.behind_frontier;

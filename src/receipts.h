@@ -42,11 +42,10 @@ extern const char *receipts_outcome_name(Outcome outcome);
 
 /*
  * Claim the receipts of distinct events, in SUID order ("claims" gets sorted).
- * Waits for concurrent claims of the same events.  "strict" is cheaper and raises
- * where an unsettled receipt of another event has a SUID.
+ * Waits for concurrent claims of the same events.
  */
 extern void receipts_claim(const View *view, int64 generation, Claim *claims, int count,
-						   TimestampTz observed_at, bool strict);
+						   TimestampTz observed_at);
 
 /*
  * Where receipts settled above the head exist: turn claims into contradictions

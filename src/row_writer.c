@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "index_scan.h"
 #include "kept.h"
 #include "row_writer.h"
 
@@ -73,6 +74,139 @@ row_writer_read_safe(uint64 row, int first, RowImage *result, int *nall, IndexEn
 	kept_entries_from_jsonb(entries, false, &result->nentries, &result->entries);
 	if (nall != NULL)
 		kept_entries_from_jsonb(entries, true, nall, all_entries);
+}
+
+static Jsonb *
+scan_jsonb(const DirectScan *scan, int column)
+{
+	bool		isnull;
+	Datum		value = index_scan_value(scan, column, &isnull);
+
+	return isnull ? NULL : DatumGetJsonbPCopy(value);
+}
+
+/* As row_writer_read_tentative, the row under a scan. */
+static void
+scan_tentative(const DirectScan *scan, TentativeRow *result)
+{
+	bool		isnull;
+	bool		tombstone = DatumGetBool(index_scan_value(scan, ROW_TOMBSTONE, &isnull));
+
+	if (isnull)
+		return;					/* a key this call has claimed */
+	result->exists = true;
+	(void) index_scan_suid(scan, ROW_SUID, &result->source_suid);
+	result->row_version = DatumGetInt64(index_scan_value(scan, ROW_VERSION, &isnull));
+	if (!tombstone)
+	{
+		result->image.present = true;
+		result->image.value = scan_jsonb(scan, ROW_VALUE);
+		result->image.row_version = result->row_version;
+		result->image.source_suid = result->source_suid;
+		kept_entries_from_jsonb(scan_jsonb(scan, ROW_ENTRIES), false,
+								&result->image.nentries, &result->image.entries);
+	}
+	kept_from_jsonb(scan_jsonb(scan, ROW_KEPT), &result->nkept, &result->kept);
+	result->kept_allocated = result->nkept;
+	result->has_base = index_scan_suid(scan, ROW_BASE_SUID, &result->base_suid);
+}
+
+/* The explicit entries of the safe row with this key. */
+static void
+scan_entries(DirectScan *scan, Datum key, RowImage *image)
+{
+	int			allocated = 0;
+
+	for (bool found = index_scan_find(scan, key); found; found = index_scan_next(scan))
+	{
+		IndexEntry *entry;
+		text	   *type;
+		bool		isnull;
+
+		if (DatumGetBool(index_scan_value(scan, ENTRY_DERIVED, &isnull)))
+			continue;
+		if (image->nentries == allocated)
+		{
+			allocated = Max(4, 2 * allocated);
+			image->entries = image->entries == NULL ? palloc(allocated * sizeof(IndexEntry)) :
+				repalloc(image->entries, allocated * sizeof(IndexEntry));
+		}
+		entry = &image->entries[image->nentries++];
+		memset(entry, 0, sizeof(IndexEntry));
+		entry->index_id = DatumGetTextPCopy(index_scan_value(scan, ENTRY_INDEX, &isnull));
+		type = DatumGetTextPP(index_scan_value(scan, ENTRY_TYPE, &isnull));
+		if (!index_entry_type(VARDATA_ANY(type), VARSIZE_ANY_EXHDR(type), &entry->type))
+			elog(ERROR, "unknown type of an index entry");
+		if (entry->type == INDEX_TEXT)
+			entry->text_value = DatumGetTextPCopy(index_scan_value(scan, ENTRY_TEXT, &isnull));
+		else if (entry->type == INDEX_INTEGER)
+			entry->integer_value = DatumGetInt64(index_scan_value(scan, ENTRY_INTEGER, &isnull));
+		else
+			entry->real_value = DatumGetFloat8(index_scan_value(scan, ENTRY_REAL, &isnull));
+	}
+	image->nentries = index_entry_set(image->entries, image->nentries);
+}
+
+/* row_writer_read by index scans; false: they may not be used. */
+static bool
+scan_rows(const View *view, int64 generation, Datum *keys, int count, TentativeRow *rows, RowImage *bases)
+{
+	static const ScanKind kinds[] = {SCAN_TENTATIVE, SCAN_SAFE, SCAN_ENTRY};
+	DirectScan	scans[lengthof(kinds)];
+	int			wanted = bases == NULL ? 1 : lengthof(kinds);
+	int			open = 0;
+
+	while (open < wanted && index_scan_open(&scans[open], kinds[open]))
+		open++;
+	for (int i = 0; i < open && open == wanted; i++)
+	{
+		index_scan_instance(&scans[i], view->service_id, view->view_no, generation);
+		index_scan_where(&scans[i], 4, BTEqualStrategyNumber, (Datum) 0);
+	}
+	for (int i = 0; i < count && open == wanted; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (index_scan_find(&scans[0], keys[i]))
+			scan_tentative(&scans[0], &rows[i]);
+		if (bases != NULL && index_scan_find(&scans[1], keys[i]))
+		{
+			bool		isnull;
+
+			bases[i].present = true;
+			bases[i].value = scan_jsonb(&scans[1], ROW_VALUE);
+			bases[i].row_version = DatumGetInt64(index_scan_value(&scans[1], ROW_VERSION, &isnull));
+			(void) index_scan_suid(&scans[1], ROW_SUID, &bases[i].source_suid);
+			scan_entries(&scans[2], keys[i], &bases[i]);
+		}
+	}
+	for (int i = 0; i < open; i++)
+		index_scan_close(&scans[i]);
+	return open == wanted;
+}
+
+void
+row_writer_read(const View *view, int64 generation, Datum *keys, int count, TentativeRow *rows, RowImage *bases)
+{
+	Datum		values[4];
+	uint64		found;
+
+	memset(rows, 0, count * sizeof(TentativeRow));
+	if (bases != NULL)
+		memset(bases, 0, count * sizeof(RowImage));
+	if (scan_rows(view, generation, keys, count, rows, bases))
+		return;
+	registry_instance(values, view, generation);
+	values[3] = statement_text_array(keys, NULL, count);
+	found = statement_read(STATEMENT_TENTATIVE_READ, values, NULL);
+	for (uint64 row = 0; row < found; row++)
+	{
+		bool		isnull;
+		int			position = DatumGetInt64(statement_value(row, 1, &isnull)) - 1;
+
+		row_writer_read_tentative(row, 2, &rows[position]);
+		if (bases != NULL)
+			row_writer_read_safe(row, 9, &bases[position], NULL, NULL);
+	}
 }
 
 void
@@ -165,25 +299,15 @@ row_writer_end(TentativeWrites *writes, const View *view, int64 generation)
 void
 row_writer_refold(const View *view, int64 generation, const Suid *head, Datum *keys, int count)
 {
-	Datum		values[4];
 	TentativeWrites writes;
-	uint64		found;
 	TentativeRow *rows = palloc(Max(count, 1) * sizeof(TentativeRow));
 	RowImage   *bases = palloc(Max(count, 1) * sizeof(RowImage));
 
 	if (count == 0)
 		return;
-	registry_instance(values, view, generation);
-	values[3] = statement_text_array(keys, NULL, count);
-	found = statement_execute(STATEMENT_TENTATIVE_READ, values, NULL);
-	for (uint64 row = 0; row < found; row++)
-	{
-		bool		isnull;
-		int			position = DatumGetInt64(statement_value(row, 1, &isnull)) - 1;
-
-		row_writer_read_tentative(row, 2, &rows[position]);
-		row_writer_read_safe(row, 9, &bases[position], NULL, NULL);
-	}
+	statement_snapshot_begin();
+	row_writer_read(view, generation, keys, count, rows, bases);
+	statement_snapshot_end();
 	row_writer_begin(&writes, count);
 	for (int i = 0; i < count; i++)
 	{

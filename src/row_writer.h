@@ -24,6 +24,13 @@ extern void row_writer_read_safe(uint64 row, int first, RowImage *result,
 								 int *nall, IndexEntry **all_entries);
 
 /*
+ * The tentative rows of keys and, unless "bases" is NULL, the safe rows under
+ * them, in the active snapshot; zeros where there is none.
+ */
+extern void row_writer_read(const View *view, int64 generation, Datum *keys, int count,
+							TentativeRow *rows, RowImage *bases);
+
+/*
  * Collects tentative rows to be stored or deleted by one statement each; keys
  * must come in C byte order and be locked by the caller.
  */

@@ -27,11 +27,6 @@
 #define RECEIPT_KEY \
 	"(service_id, event_id, view_no, generation)"
 
-#define CLAIM_ALL(conflict) \
-	{"tnnTSTz", "INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " " \
-	 "SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, $7 " \
-	 "FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) " conflict " RETURNING event_id"}
-
 #define TENTATIVE_COLUMNS \
 	"(service_id, view_no, generation, row_key, source_suid, row_version, tombstone, value, entries, kept, kept_from, base_suid)"
 
@@ -206,16 +201,18 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	" + (SELECT count(*) FROM unsafemv.findings t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"},
 
 	/*
-	 * $4 event_id, $5 suid, $6 outcome, $7 observed_at; another event's SUID
-	 * raises
+	 * $4 event_id, $5 suid, $6 outcome, $7 observed_at.  Both unique keys
+	 * are looked at for conflicts: to wait for one of them while the receipt
+	 * goes in could deadlock two deliveries of one event.
 	 */
 	[STATEMENT_RECEIPT_CLAIM_ONE] = {"tnntstz",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
-	"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT " RECEIPT_KEY " DO NOTHING"},
+	"VALUES ($1, $2, $3, $4, $5, false, $6, $7) ON CONFLICT DO NOTHING"},
 	/* $4 event_ids, $5 suids, $6 outcomes, $7 observed_at; in SUID order */
-	[STATEMENT_RECEIPT_CLAIM] = CLAIM_ALL("ON CONFLICT " RECEIPT_KEY " DO NOTHING"),
-	/* The same, but another event's SUID is left out too */
-	[STATEMENT_RECEIPT_TRY_CLAIM] = CLAIM_ALL("ON CONFLICT DO NOTHING"),
+	[STATEMENT_RECEIPT_CLAIM] = {"tnnTSTz",
+		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
+		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, $7 "
+	"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) ON CONFLICT DO NOTHING RETURNING event_id"},
 
 	/*
 	 * What stands in the way of events: the receipt of the same id, the
