@@ -234,7 +234,11 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 		"SELECT $1, $2, $3, k.event_id, k.suid, false, k.outcome, clock_timestamp() "
 		"FROM unnest($4, $5, $6) AS k(event_id, suid, outcome) "
 	"ON CONFLICT " RECEIPT_KEY " DO UPDATE SET outcome = excluded.outcome"},
-	/* Claimed by this transaction, or of a generation that is locked; $4 event_ids */
+
+	/*
+	 * Claimed by this transaction, or of a generation that is locked; $4
+	 * event_ids
+	 */
 	[STATEMENT_RECEIPT_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.receipts WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest($4) AS k(event_id), "
 	BY_EVENT_ID("r.ctid", "r") " r))"},

@@ -73,8 +73,8 @@ def tentative():
 
 def old_snapshot():
     """apply, in transactions of ten, while another session keeps a snapshot of before: none of the versions written since
-    can go, and an apply passes those of its key. So one key is the worst case. The peer updates two rows per event, and
-    comes to a standstill: it is stopped early."""
+    can go, and an apply passes those of its key. So one key is the worst case. The peer updates the same two rows for
+    every event: it is stopped early."""
     keys, last = (1000, 10000) if QUICK else (20000, 200000)
     # side, snapshot held, keys: events a block, events in all
     runs = {("unsafemv", True, keys): (last // 10, last), ("unsafemv", False, keys): (last // 10, last)}
