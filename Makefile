@@ -41,10 +41,12 @@ OBJS = \
 	src/rebuild.o \
 	src/deliver.o \
 	src/worker.o \
-	src/monitor.o
+	src/monitor.o \
+	src/access.o
 
 # The install script is these parts in this order.
 SQL_PARTS = \
+	sql/schema.sql \
 	sql/suid.sql \
 	sql/merge_patch.sql \
 	sql/errors.sql \
