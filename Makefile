@@ -94,7 +94,11 @@ REGRESS = \
 	follow \
 	rebuild \
 	deliver \
-	worker
+	worker \
+	security \
+	names \
+	hostile \
+	row_security
 ISOLATION = \
 	active_generation \
 	apply_many_keys \
@@ -127,7 +131,8 @@ ISOLATION = \
 	collect_page \
 	drop_generation_apply \
 	skipped_row \
-	rebuild_late
+	rebuild_late \
+	tenant_wait
 TAP = \
 	001_crash \
 	002_concurrent \

@@ -96,15 +96,6 @@ view_lock_tag(LOCKTAG *tag, const text *service_id, const text *view_id)
 }
 
 void
-registry_lock_shared(const text *service_id, const text *view_id)
-{
-	LOCKTAG		tag;
-
-	view_lock_tag(&tag, service_id, view_id);
-	(void) LockAcquire(&tag, ShareLock, false, false);
-}
-
-void
 registry_view_missing(const text *service_id, const text *view_id)
 {
 	RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
@@ -159,6 +150,40 @@ registry_read_view(const text *service_id, const text *view_id)
 	if (statement_read(STATEMENT_VIEW_READ, values, NULL) == 0)
 		registry_view_missing(service_id, view_id);
 	return make_view(service_id, view_id);
+}
+
+/* Do policies decide which views the role sees? */
+static bool
+views_restricted(void)
+{
+	Oid			relation = cache_valid ? views_relation :
+	get_relname_relid("views", get_namespace_oid("unsafemv", false));
+
+	return check_enable_rls(relation, InvalidOid, true) == RLS_ENABLED;
+}
+
+/*
+ * A view that the role must not see is not waited for either: how long its lock is
+ * held is another's business.
+ */
+void
+registry_lock_shared(const text *service_id, const text *view_id)
+{
+	LOCKTAG		tag;
+
+	if (views_restricted())
+	{
+		bool		latest = IsolationUsesXactSnapshot();
+
+		if (latest)
+			statement_latest_begin();
+		(void) (latest ? registry_read_view(service_id, view_id) :
+				registry_current_view(service_id, view_id));
+		if (latest)
+			statement_snapshot_end();
+	}
+	view_lock_tag(&tag, service_id, view_id);
+	(void) LockAcquire(&tag, ShareLock, false, false);
 }
 
 /* The holders that a statement names. */
