@@ -132,7 +132,9 @@ ISOLATION = \
 	drop_generation_apply \
 	skipped_row \
 	rebuild_late \
-	tenant_wait
+	tenant_wait \
+	isolation_lanes \
+	isolation_operators
 TAP = \
 	001_crash \
 	002_concurrent \

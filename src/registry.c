@@ -323,8 +323,8 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	return registry_current_view(service_id, view_id);
 }
 
-static void
-serialization_failure(const text *service_id, const text *view_id)
+void
+registry_serialization_failure(const text *service_id, const text *view_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -376,11 +376,11 @@ registry_locked_view(const text *service_id, const text *view_id)
 		latest = registry_read_view(service_id, view_id);
 		statement_snapshot_end();
 		if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
-			serialization_failure(service_id, view_id);
+			registry_serialization_failure(service_id, view_id);
 		view = make_view(service_id, view_id);
 		if (view->view_no != latest->view_no || view->has_active != latest->has_active ||
 			view->active_generation != latest->active_generation)
-			serialization_failure(service_id, view_id);
+			registry_serialization_failure(service_id, view_id);
 		return view;
 	}
 
@@ -445,13 +445,13 @@ registry_head(const View *view, int64 generation, bool in_snapshot, Generation *
 		if (found > 0)
 			read_head(result);
 		if (statement_execute(STATEMENT_HEAD_READ, values, NULL) != found)
-			serialization_failure(view->service_id, view->view_id);
+			registry_serialization_failure(view->service_id, view->view_id);
 		if (found > 0)
 		{
 			read_head(&own);
 			if (!same_suid(own.has_head, &own.head, result->has_head, &result->head) ||
 				!same_suid(own.has_floor, &own.floor, result->has_floor, &result->floor))
-				serialization_failure(view->service_id, view->view_id);
+				registry_serialization_failure(view->service_id, view->view_id);
 		}
 	}
 	else
