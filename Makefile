@@ -98,7 +98,8 @@ REGRESS = \
 	security \
 	names \
 	hostile \
-	row_security
+	row_security \
+	reports
 ISOLATION = \
 	active_generation \
 	apply_many_keys \
