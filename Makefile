@@ -142,7 +142,8 @@ TAP = \
 	003_isolation_and_replica \
 	004_worker \
 	005_catchup \
-	006_leases
+	006_leases \
+	020_reports
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
