@@ -143,7 +143,7 @@ TAP = \
 	004_worker \
 	005_catchup \
 	006_leases \
-	020_reports
+	030_reports
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
@@ -152,6 +152,10 @@ CHECKS = \
 	test/bin/waiters \
 	test/bin/boundaries \
 	test/bin/soak
+
+# What make check-slow runs.
+SLOW_CHECKS = \
+	test/bin/pooler
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

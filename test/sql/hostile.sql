@@ -1,4 +1,4 @@
--- A hostile search_path: every operator and every function of pg_catalog with plain argument types is shadowed by
+-- A hostile search_path: every operator and every function of pg_catalog and unsafemv with plain argument types is shadowed by
 -- one that raises "captured", every relation and type of interest by a temporary one, and both stand in front.
 -- Nothing of the extension notices: the story tells what it tells otherwise.  Report 53, scenario 233.
 SET client_min_messages = warning;
@@ -22,7 +22,7 @@ DECLARE
     made int := 0;
 BEGIN
     FOR o IN SELECT p.oid, p.proname, pg_get_function_identity_arguments(p.oid) AS arguments, p.prorettype::regtype::text AS result, p.proretset
-        FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND p.provariadic = 0 AND p.proargtypes::oid[] <@ plain AND p.prorettype = ANY (plain)
+        FROM pg_proc p WHERE p.pronamespace IN ('pg_catalog'::regnamespace, 'unsafemv'::regnamespace) AND p.prokind = 'f' AND p.provariadic = 0 AND p.proargtypes::oid[] <@ plain AND p.prorettype = ANY (plain)
     LOOP
         BEGIN
             EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s %s LANGUAGE plpgsql AS $f$ BEGIN RAISE EXCEPTION ''captured: %s''; END $f$',
