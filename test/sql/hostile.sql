@@ -65,12 +65,12 @@ BEGIN
     IF made < 1000 THEN
         RAISE EXCEPTION 'only % traps', made;
     END IF;
-    FOR o IN SELECT relname FROM pg_class WHERE relkind IN ('r', 'v') AND (relnamespace = 'unsafemv'::regnamespace
+    FOR o IN SELECT DISTINCT relname FROM pg_class WHERE relkind IN ('r', 'v') AND (relnamespace = 'unsafemv'::regnamespace
         OR relname IN ('pg_locks', 'pg_prepared_xacts', 'pg_stat_activity', 'pg_database', 'pg_class', 'pg_type', 'pg_proc', 'pg_namespace')) LOOP
         EXECUTE format('CREATE TEMP TABLE %I ()', o.relname);
     END LOOP;
 END $$;
-CREATE TABLE every.story AS SELECT * FROM every.calls('hostile', ARRAY['v1', 'v2', 'v3'], 'e', 'k', 'i', 'objects');
+CREATE TABLE every.story AS SELECT * FROM every.calls('hostile path', ARRAY['v1', 'v2', 'v3'], 'e', 'k', 'i', 'objects');
 \t on
 \pset format unaligned
 \set VERBOSITY terse
