@@ -43,10 +43,12 @@ OBJS = \
 	src/rebuild.o \
 	src/deliver.o \
 	src/worker.o \
-	src/monitor.o
+	src/monitor.o \
+	src/access.o
 
 # The install script is these parts in this order.
 SQL_PARTS = \
+	sql/schema.sql \
 	sql/suid.sql \
 	sql/merge_patch.sql \
 	sql/errors.sql \
@@ -96,7 +98,12 @@ REGRESS = \
 	follow \
 	rebuild \
 	deliver \
-	worker
+	worker \
+	security \
+	names \
+	hostile \
+	row_security \
+	reports
 ISOLATION = \
 	active_generation \
 	apply_many_keys \
@@ -129,14 +136,18 @@ ISOLATION = \
 	collect_page \
 	drop_generation_apply \
 	skipped_row \
-	rebuild_late
+	rebuild_late \
+	tenant_wait \
+	isolation_lanes \
+	isolation_operators
 TAP = \
 	001_crash \
 	002_concurrent \
 	003_isolation_and_replica \
 	004_worker \
 	005_catchup \
-	006_leases
+	006_leases \
+	030_reports
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
@@ -149,7 +160,8 @@ CHECKS = \
 
 # What make check-slow runs.
 SLOW_CHECKS = \
-	test/bin/scale
+	test/bin/scale \
+	test/bin/pooler
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)

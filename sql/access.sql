@@ -1,4 +1,15 @@
 --
+-- Rights.
+--
+
+CREATE FUNCTION unsafemv.grant_access(role text, access text) RETURNS boolean
+	AS 'MODULE_PATHNAME', 'unsafemv_grant_access' LANGUAGE C
+	SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION unsafemv.grant_access(text, text) IS
+	'Grants a role all that an access needs, on functions, tables and SQL views. role: its exact name. access: reader (reads, waits, status), writer (also both lanes, kicks, collection, follow, inserting into event tables with the trigger) or admin (also creating, attaching, rebuilding, promoting, dropping, checking, workers). Adds, never revokes. Returns true. Needs the rights of the extension''s owner. Errors: MV_VALUE_INVALID (NULL, another access); 42704 (no such role), 42501. Isolation: any.';
+REVOKE ALL ON FUNCTION unsafemv.grant_access(text, text) FROM PUBLIC;
+
+--
 -- Nothing is granted to PUBLIC beyond the type suid and what works on it alone.
 --
 

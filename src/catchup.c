@@ -834,8 +834,10 @@ fold_chunk(void *argument)
 	SourceEvent *events;
 	int64		asked = pass->chunk;
 	int			count;
+	int			readable;
 	int			fit = 0;
 	int			done;
+	ErrorData  *unreadable;
 	bool		poisoned;
 	text	   *poison = NULL;
 
@@ -858,7 +860,7 @@ fold_chunk(void *argument)
 	 * SUID.
 	 */
 	count = source_read(&chunk.projection, chunk.state.has_head ? &chunk.state.head : NULL,
-						asked + 1, &events);
+						asked + 1, &events, &readable, &unreadable);
 	if (check_order(&chunk, events, count))
 		return;
 	while (fit < Min(count, asked) && old_enough(&chunk, &events[fit]) &&
@@ -886,7 +888,9 @@ fold_chunk(void *argument)
 	}
 
 	read_skipped(&chunk);
-	done = fold_events(&chunk, events, fit);
+	if (readable == 0 && fit > 0 && find_skipped(&chunk, events[0].event_id) != NULL)
+		readable = 1;			/* nobody looks at what it says */
+	done = fold_events(&chunk, events, Min(fit, readable));
 	if (done > 0)
 	{
 		pass->folded += done;
@@ -899,6 +903,10 @@ fold_chunk(void *argument)
 			if (mutation_compare_text(poison, events[i].event_id) == 0)
 				(void) findings_resolve(chunk.view, chunk.generation, FINDING_POISON_EVENT, poison);
 	}
+	if (done < fit && done == readable && done > 0)
+		return;					/* and on */
+	if (done < fit && done == readable)
+		chunk.failure = unreadable;
 	if (done < fit)
 		take_failure(&chunk, &events[done],
 					 poisoned && mutation_compare_text(poison, events[done].event_id) == 0);

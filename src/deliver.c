@@ -108,7 +108,9 @@ typedef struct InsertedEvent
 	text	   *event_id;
 	text	   *type;			/* NULL: none */
 	Suid		suid;
-	Jsonb	   *event;
+	Jsonb	   *event;			/* NULL: not made of "json" yet */
+	char	   *json;
+	MemoryContext memory;		/* where it goes */
 } InsertedEvent;
 
 /* One view's share of a chunk. */
@@ -325,21 +327,41 @@ column_suid(DeliverTrigger *trigger, TupleTableSlot *slot, Suid *result)
 	}
 }
 
-static Jsonb *
-column_event(DeliverTrigger *trigger, TupleTableSlot *slot)
+/* What an event says, as jsonb or as the text of one. */
+static void
+column_event(DeliverTrigger *trigger, TupleTableSlot *slot, InsertedEvent *event)
 {
 	bool		isnull;
 	Datum		value;
 
+	event->event = NULL;
+	event->json = NULL;
+	event->memory = CurrentMemoryContext;
 	if (trigger->whole_row)
 	{
 		value = DirectFunctionCall1(row_to_json, ExecFetchSlotHeapTupleDatum(slot));
-		return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(value))));
+		event->json = TextDatumGetCString(value);
+		return;
 	}
 	value = column_value(trigger, slot, COLUMN_EVENT, &isnull);
 	if (trigger->columns[COLUMN_EVENT].type == JSONBOID)
-		return DatumGetJsonbPCopy(value);
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(value))));
+		event->event = DatumGetJsonbPCopy(value);
+	else
+		event->json = TextDatumGetCString(value);
+}
+
+/* json takes what jsonb does not: that is the fault of this event, for the views that want it. */
+static Jsonb *
+event_jsonb(InsertedEvent *event)
+{
+	if (event->event == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(event->memory);
+
+		event->event = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(event->json)));
+		MemoryContextSwitchTo(caller);
+	}
+	return event->event;
 }
 
 static void
@@ -351,7 +373,7 @@ read_event(DeliverTrigger *trigger, TupleTableSlot *slot, InsertedEvent *event)
 		column_text(trigger, slot, COLUMN_SERVICE, LIMIT_SERVICE_ID);
 	event->event_id = column_text(trigger, slot, COLUMN_EVENT_ID, LIMIT_EVENT_ID);
 	column_suid(trigger, slot, &event->suid);
-	event->event = column_event(trigger, slot);
+	column_event(trigger, slot, event);
 	type = trigger->columns[COLUMN_TYPE].number == 0 ? NULL : column_string(trigger, slot, COLUMN_TYPE);
 	event->type = type == NULL ? NULL : cstring_to_text(type);
 }
@@ -390,10 +412,10 @@ typedef struct KeyedEvent
 
 /* The plan of an event, from the present rows of its keys if it depends on them. */
 static void
-make_plan(Projection *projection, const InsertedEvent *event, Jsonb *rows, MutationPlan *result)
+make_plan(Projection *projection, InsertedEvent *event, Jsonb *rows, MutationPlan *result)
 {
 	projection_parse(projection, event->event_id, &event->suid,
-					 projection_plan(projection, event->event_id, event->event, rows), result);
+					 projection_plan(projection, event->event_id, event_jsonb(event), rows), result);
 }
 
 static void
@@ -411,7 +433,7 @@ apply_keyed(Share *share, InsertedEvent *event)
 	PlannedEvent planned = {event->event_id, event->suid};
 	RowsPlan	rows_plan = {0};
 
-	projection_keys(&share->projection, event->event_id, event->event,
+	projection_keys(&share->projection, event->event_id, event_jsonb(event),
 					&rows_plan.nkeys, &rows_plan.row_keys);
 	rows_plan.make = make_keyed_plan;
 	rows_plan.context = &keyed;

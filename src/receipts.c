@@ -425,6 +425,25 @@ unsafemv_observe_arrival(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(behind);
 }
 
+/* The smallest unsettled SUID that holds the head back; infinity: none. */
+static void
+first_unsettled(Datum *values, bool latest, Suid *result)
+{
+	uint64		found;
+
+	suid_infinity(result);
+	if (latest)
+	{
+		statement_latest_begin();
+		found = statement_read(STATEMENT_RECEIPT_FIRST_UNSETTLED, values, NULL);
+		statement_snapshot_end();
+	}
+	else
+		found = statement_execute(STATEMENT_RECEIPT_FIRST_UNSETTLED, values, NULL);
+	if (found > 0)
+		(void) statement_suid(0, 1, result);
+}
+
 Datum
 unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 {
@@ -467,9 +486,16 @@ unsafemv_observe_safe_receipt(PG_FUNCTION_ARGS)
 	receipts_unmark(view, generation, &values[4], 1);
 
 	/* The head: the greatest settled SUID below the smallest unsettled one. */
-	suid_infinity(&bound);
-	if (statement_execute(STATEMENT_RECEIPT_FIRST_UNSETTLED, values, NULL) > 0)
-		(void) statement_suid(0, 1, &bound);
+	first_unsettled(values, false, &bound);
+	if (IsolationUsesXactSnapshot())
+	{
+		Suid		latest;
+
+		/* What was applied since the snapshot must not be passed over. */
+		first_unsettled(values, true, &latest);
+		if (suid_compare(&latest, &bound) != 0)
+			registry_serialization_failure(service_id, view_id);
+	}
 	values[3] = SuidPGetDatum(&bound);
 	head = state.head;
 	if (statement_execute(STATEMENT_RECEIPT_SETTLED_BELOW, values, NULL) > 0)

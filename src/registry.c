@@ -97,15 +97,6 @@ view_lock_tag(LOCKTAG *tag, const text *service_id, const text *view_id)
 }
 
 void
-registry_lock_shared(const text *service_id, const text *view_id)
-{
-	LOCKTAG		tag;
-
-	view_lock_tag(&tag, service_id, view_id);
-	(void) LockAcquire(&tag, ShareLock, false, false);
-}
-
-void
 registry_view_missing(const text *service_id, const text *view_id)
 {
 	RAISE(MV_VIEW_MISSING, errmsg("view does not exist"),
@@ -160,6 +151,40 @@ registry_read_view(const text *service_id, const text *view_id)
 	if (statement_read(STATEMENT_VIEW_READ, values, NULL) == 0)
 		registry_view_missing(service_id, view_id);
 	return make_view(service_id, view_id);
+}
+
+/* Do policies decide which views the role sees? */
+static bool
+views_restricted(void)
+{
+	Oid			relation = cache_valid ? views_relation :
+	get_relname_relid("views", get_namespace_oid("unsafemv", false));
+
+	return check_enable_rls(relation, InvalidOid, true) == RLS_ENABLED;
+}
+
+/*
+ * A view that the role must not see is not waited for either: how long its lock is
+ * held is another's business.
+ */
+void
+registry_lock_shared(const text *service_id, const text *view_id)
+{
+	LOCKTAG		tag;
+
+	if (views_restricted())
+	{
+		bool		latest = IsolationUsesXactSnapshot();
+
+		if (latest)
+			statement_latest_begin();
+		(void) (latest ? registry_read_view(service_id, view_id) :
+				registry_current_view(service_id, view_id));
+		if (latest)
+			statement_snapshot_end();
+	}
+	view_lock_tag(&tag, service_id, view_id);
+	(void) LockAcquire(&tag, ShareLock, false, false);
 }
 
 /* The holders that a statement names. */
@@ -299,8 +324,8 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	return registry_current_view(service_id, view_id);
 }
 
-static void
-serialization_failure(const text *service_id, const text *view_id)
+void
+registry_serialization_failure(const text *service_id, const text *view_id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -352,11 +377,11 @@ registry_locked_view(const text *service_id, const text *view_id)
 		latest = registry_read_view(service_id, view_id);
 		statement_snapshot_end();
 		if (statement_execute(STATEMENT_VIEW_READ, values, NULL) == 0)
-			serialization_failure(service_id, view_id);
+			registry_serialization_failure(service_id, view_id);
 		view = make_view(service_id, view_id);
 		if (view->view_no != latest->view_no || view->has_active != latest->has_active ||
 			view->active_generation != latest->active_generation)
-			serialization_failure(service_id, view_id);
+			registry_serialization_failure(service_id, view_id);
 		return view;
 	}
 
@@ -451,13 +476,13 @@ registry_head(const View *view, int64 generation, bool in_snapshot, Generation *
 		if (found > 0)
 			read_head(result);
 		if (statement_execute(STATEMENT_HEAD_READ, values, NULL) != found)
-			serialization_failure(view->service_id, view->view_id);
+			registry_serialization_failure(view->service_id, view->view_id);
 		if (found > 0)
 		{
 			read_head(&own);
 			if (!same_suid(own.has_head, &own.head, result->has_head, &result->head) ||
 				!same_suid(own.has_floor, &own.floor, result->has_floor, &result->floor))
-				serialization_failure(view->service_id, view->view_id);
+				registry_serialization_failure(view->service_id, view->view_id);
 		}
 	}
 	else

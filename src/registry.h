@@ -118,6 +118,9 @@ extern const Suid *registry_suid_argument(FunctionCallInfo fcinfo, int argno, co
 pg_noreturn extern void registry_view_missing(const text *service_id, const text *view_id);
 pg_noreturn extern void registry_not_active(const text *service_id, const text *view_id);
 
+/* Raise 40001: what the transaction's snapshot says of the view is out of date. */
+extern void registry_serialization_failure(const text *service_id, const text *view_id);
+
 /* errdetail("Service \"...\", view \"...\".") and with a generation. */
 extern int	registry_errdetail(const View *view);
 extern int	registry_errdetail_generation(const View *view, int64 generation);

@@ -18,7 +18,14 @@
 #include "source.h"
 
 #define BY_TYPE(projection, n) \
-	((projection)->has_types ? " AND s.event_type = ANY ($" n ")" : "")
+	((projection)->has_types ? " AND s.event_type = ANY ($" n ") AND s.event_type COLLATE \"C\" = ANY ($" n ")" : "")
+
+/*
+ * Names are bytes: a column's own collation may take others for equal.  The plain
+ * comparisons are for indexes.
+ */
+#define OF_SERVICE(alias) \
+	alias ".service_id = $1 AND " alias ".service_id COLLATE \"C\" = $1"
 
 /* The columns of a source without the event itself. */
 #define PLACE_COLUMNS	"s.event_id::text, s.suid, NULL::jsonb, s.arrived_at"
@@ -88,16 +95,18 @@ take_events(const Projection *projection, uint64 found, bool with_event, SourceE
 	return found;
 }
 
-int
-source_read(const Projection *projection, const Suid *after, int64 limit, SourceEvent **events)
+/* Events after a SUID, in order, with or without what they say. */
+static int
+read_after(const Projection *projection, const Suid *after, int64 limit, bool with_event, SourceEvent **events)
 {
 	Datum		values[4];
 	Suid		bound;
 	char	   *sql;
 
 	suid_above(after, &bound);
-	sql = psprintf("SELECT s.event_id::text, s.suid, s.event, s.arrived_at FROM %s s "
-				   "WHERE s.service_id = $1 AND s.suid OPERATOR(unsafemv.>=) $2%s ORDER BY s.suid LIMIT $3",
+	sql = psprintf("SELECT %s FROM %s s "
+				   "WHERE " OF_SERVICE("s") " AND s.suid OPERATOR(unsafemv.>=) $2%s ORDER BY s.suid LIMIT $3",
+				   with_event ? "s.event_id::text, s.suid, s.event, s.arrived_at" : PLACE_COLUMNS,
 				   projection->source, BY_TYPE(projection, "4"));
 	values[0] = PointerGetDatum(projection->view->service_id);
 	values[1] = SuidPGetDatum(&bound);
@@ -105,7 +114,74 @@ source_read(const Projection *projection, const Suid *after, int64 limit, Source
 	values[3] = projection->event_types;
 	return take_events(projection,
 					   query(projection, sql, projection->has_types ? "tsnT" : "tsn", values),
-					   true, events);
+					   with_event, events);
+}
+
+/* The same in a subtransaction; how many, or -1 with *failure. */
+static int
+try_read(const Projection *projection, const Suid *after, int64 limit, SourceEvent **events, ErrorData **failure)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile int count = -1;
+
+	*failure = NULL;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(caller);
+	PG_TRY();
+	{
+		count = read_after(projection, after, limit, true, events);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(caller);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller);
+		*failure = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(caller);
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+	return count;
+}
+
+/* May an event's own value be to blame, as where a view casts it? */
+static bool
+is_of_an_event(const ErrorData *failure)
+{
+	switch (ERRCODE_TO_CATEGORY(failure->sqlerrcode))
+	{
+		case ERRCODE_DATA_EXCEPTION:
+		case ERRCODE_PLPGSQL_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+int
+source_read(const Projection *projection, const Suid *after, int64 limit, SourceEvent **events,
+			int *readable, ErrorData **failure)
+{
+	int			count = try_read(projection, after, limit, events, failure);
+	SourceEvent *first;
+	ErrorData  *ignored;
+
+	*readable = count;
+	if (*failure == NULL)
+		return count;
+	if (!is_of_an_event(*failure))
+		ReThrowError(*failure);
+	count = read_after(projection, after, limit, false, events);
+	for (*readable = -1, limit /= 2; *readable < 0 && limit > 0; limit /= 2)
+		*readable = try_read(projection, after, limit, &first, &ignored);
+	*readable = Min(Max(*readable, 0), count);
+	for (int i = 0; i < *readable; i++)
+		(*events)[i] = first[i];
+	return count;
 }
 
 int64
@@ -122,7 +198,7 @@ source_count(const Projection *projection, const Suid *after, const Suid *upto)
 		suid_infinity(&end);
 	else
 		end = *upto;
-	sql = psprintf("SELECT pg_catalog.count(*) FROM %s s WHERE s.service_id = $1 "
+	sql = psprintf("SELECT pg_catalog.count(*) FROM %s s WHERE " OF_SERVICE("s") " "
 				   "AND s.suid OPERATOR(unsafemv.>=) $2 AND s.suid OPERATOR(unsafemv.<=) $3%s",
 				   projection->source, BY_TYPE(projection, "4"));
 	values[0] = PointerGetDatum(projection->view->service_id);
@@ -137,7 +213,7 @@ bool
 source_maximum(const Projection *projection, Suid *maximum)
 {
 	Datum		values[1] = {PointerGetDatum(projection->view->service_id)};
-	char	   *sql = psprintf("SELECT s.suid FROM %s s WHERE s.service_id = $1 AND s.suid IS NOT NULL "
+	char	   *sql = psprintf("SELECT s.suid FROM %s s WHERE " OF_SERVICE("s") " AND s.suid IS NOT NULL "
 							   "ORDER BY s.suid DESC LIMIT 1", projection->source);
 
 	return query(projection, sql, "t", values) > 0 && statement_suid(0, 1, maximum);
@@ -149,7 +225,7 @@ source_find(const Projection *projection, Datum *suids, int count, SourceEvent *
 	Datum		values[3];
 	char	   *sql = psprintf("SELECT s.event_id::text, s.suid, s.event, s.arrived_at "
 							   "FROM pg_catalog.unnest($2) AS k(suid), LATERAL (SELECT x.* FROM %s x "
-							   "WHERE x.service_id = $1 AND x.suid OPERATOR(unsafemv.=) k.suid OFFSET 0) s WHERE true%s",
+							   "WHERE " OF_SERVICE("x") " AND x.suid OPERATOR(unsafemv.=) k.suid OFFSET 0) s WHERE true%s",
 							   projection->source, BY_TYPE(projection, "3"));
 
 	values[0] = PointerGetDatum(projection->view->service_id);
@@ -164,7 +240,7 @@ Portal
 source_arrived(const Projection *projection, TimestampTz since, const Suid *head)
 {
 	Datum		values[4];
-	char	   *sql = psprintf("SELECT " PLACE_COLUMNS " FROM %s s WHERE s.service_id = $1 "
+	char	   *sql = psprintf("SELECT " PLACE_COLUMNS " FROM %s s WHERE " OF_SERVICE("s") " "
 							   "AND s.arrived_at >= $2 AND s.suid OPERATOR(unsafemv.<=) $3%s ORDER BY s.arrived_at",
 							   projection->source, BY_TYPE(projection, "4"));
 
@@ -179,7 +255,7 @@ Portal
 source_history(const Projection *projection, const Suid *head)
 {
 	Datum		values[3];
-	char	   *sql = psprintf("SELECT " PLACE_COLUMNS " FROM %s s WHERE s.service_id = $1 "
+	char	   *sql = psprintf("SELECT " PLACE_COLUMNS " FROM %s s WHERE " OF_SERVICE("s") " "
 							   "AND s.suid OPERATOR(unsafemv.<=) $2%s ORDER BY s.suid",
 							   projection->source, BY_TYPE(projection, "3"));
 

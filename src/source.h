@@ -20,10 +20,12 @@ typedef struct SourceEvent
  * The first "limit" events above "after" (NULL: of all), in SUID order.  All of
  * source.c reads as the role that attached, sees what was committed before the
  * call, and allocates in the current memory context; between statement_begin and
- * statement_end.
+ * statement_end.  Where an event cannot be read (a view that casts it fails), only
+ * "readable" events, maybe fewer than could be, carry what they say, and *failure
+ * says why; else NULL.
  */
 extern int	source_read(const Projection *projection, const Suid *after, int64 limit,
-						SourceEvent **events);
+						SourceEvent **events, int *readable, ErrorData **failure);
 
 /* How many events lie above "after" (NULL: all there are) and not above "upto" (NULL: no bound). */
 extern int64 source_count(const Projection *projection, const Suid *after, const Suid *upto);
