@@ -172,6 +172,9 @@ COMMENT ON COLUMN unsafemv.index_entries.index_id IS 'Name of the index.';
 COMMENT ON COLUMN unsafemv.index_entries.value_type IS 'text, integer or real.';
 COMMENT ON COLUMN unsafemv.index_entries.text_value IS 'The value of a text entry.';
 
+-- The event id comes first in the key: comparing it decides most steps of a descent.
+-- Settling leaves a dead entry in receipts_unsettled_key, which the read gate walks
+-- until vacuum removes it: hence vacuum comes early and always cleans the indexes.
 CREATE TABLE unsafemv.receipts (
 	view_no bigint NOT NULL,
 	generation bigint NOT NULL,
@@ -182,7 +185,7 @@ CREATE TABLE unsafemv.receipts (
 	event_id text COLLATE "C" NOT NULL,
 	outcome text COLLATE "C" NOT NULL,
 	PRIMARY KEY (service_id, event_id, view_no, generation)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, vacuum_index_cleanup = on);
 CREATE UNIQUE INDEX receipts_unsettled_key ON unsafemv.receipts (service_id, view_no, generation, suid) WHERE NOT settled;
 CREATE INDEX receipts_settled_idx ON unsafemv.receipts (service_id, view_no, generation, suid) WHERE settled;
 COMMENT ON TABLE unsafemv.receipts IS 'The fact that a generation has processed an event. The spine: duplicate, contradiction, late, the read gate, dirty and wait are answered from here.';
