@@ -147,7 +147,9 @@ CHECKS = \
 # What make check-slow runs: too long for every change. UNSAFEMV_SLOW in the
 # environment tells tests that are in both lists to be thorough.
 SLOW_TAP = \
-	010_kills
+	010_kills \
+	012_cancel \
+	013_memory
 SLOW_CHECKS = \
 	test/bin/disk_full
 

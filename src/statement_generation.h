@@ -96,6 +96,7 @@
  * Receipts of the active generation ($3) at or below the candidate's head ($5)
  * that mattered and are not settled in the candidate ($4): all unsettled ones, and
  * settled ones above the candidate's floor ($6).
+ * OFFSET 0: looked up one by one, never as a join of two scans.
  */
 #define MISSING_IN_CANDIDATE \
 	"(SELECT r.event_id, r.suid, r.outcome, r.observed_at FROM unsafemv.receipts r " \
@@ -107,7 +108,7 @@
 	"AND r.outcome <> ALL ('{no-change,dismissed}')) x " \
 	"WHERE NOT EXISTS (SELECT 1 FROM unsafemv.receipts c " \
 	"WHERE c.service_id = $1 AND c.view_no = $2 AND c.generation = $4 AND c.event_id = x.event_id " \
-	"AND c.suid OPERATOR(unsafemv.=) x.suid AND c.settled)"
+	"AND c.suid OPERATOR(unsafemv.=) x.suid AND c.settled OFFSET 0)"
 
 [STATEMENT_PROMOTION_MISSING] =
 {
