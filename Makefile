@@ -134,7 +134,8 @@ TAP = \
 	005_catchup \
 	006_leases \
 	010_kills \
-	011_functions
+	011_functions \
+	014_prepared
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
@@ -149,9 +150,12 @@ CHECKS = \
 SLOW_TAP = \
 	010_kills \
 	012_cancel \
-	013_memory
+	013_memory \
+	015_copies \
+	016_logical
 SLOW_CHECKS = \
-	test/bin/disk_full
+	test/bin/disk_full \
+	test/bin/upgrade
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)
