@@ -50,7 +50,7 @@ $session->run("SET work_mem = '64MB'");
 
 # Of a service: enough to tell any two states apart, but times.
 my $state = sub {
-	return join(' ', map { "SELECT count(*), md5(coalesce(string_agg(to_jsonb(t)::text, '' ORDER BY to_jsonb(t)::text COLLATE \"C\"), '')) FROM (SELECT * FROM unsafemv.$_) t WHERE service_id = '$_[0]';" }
+	return join(' ', map { "SELECT count(*), sum(hashtextextended(t::text, 0)) FROM unsafemv.$_ t WHERE service_id = '$_[0]';" }
 		  qw(views rows unsafe_rows index_entries receipts markers findings kicks rebuilds)) .
 	  "SELECT to_jsonb(t) - 'updated_at' FROM unsafemv.generations t WHERE service_id = '$_[0]' ORDER BY generation;"
 	  . "SELECT to_jsonb(t) FROM unsafemv.projections t WHERE service_id = '$_[0]';"

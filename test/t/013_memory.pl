@@ -49,7 +49,7 @@ SQL
 my $session = session($node->connstr('postgres') . ' user=app');
 my $other = session($node->connstr('postgres'));
 my $state = sub {
-	return $other->run(join(' ', map { "SELECT count(*), md5(coalesce(string_agg(md5(to_jsonb(t)::text), '' ORDER BY to_jsonb(t)::text COLLATE \"C\"), '')) FROM (SELECT * FROM unsafemv.$_) t WHERE service_id = '$_[0]';" }
+	return $other->run(join(' ', map { "SELECT count(*), sum(hashtextextended(t::text, 0)) FROM unsafemv.$_ t WHERE service_id = '$_[0]';" }
 		  qw(views rows unsafe_rows index_entries receipts markers findings)) .
 	  "SELECT to_jsonb(t) - 'updated_at' FROM unsafemv.generations t WHERE service_id = '$_[0]' ORDER BY generation;"
 	  . "SELECT to_jsonb(t) FROM unsafemv.projections t WHERE service_id = '$_[0]';"
