@@ -1,6 +1,6 @@
 # unsafemv: see README.md for what the targets do.
 #
-# check, demo, bench and lint set up what they need themselves, on a machine
+# check, check-slow, demo, bench and lint set up what they need themselves, on a machine
 # that may not have PGXS yet; so they stand apart from the targets PGXS makes.
 
 EXTENSION = unsafemv
@@ -147,6 +147,9 @@ TAP = \
 	004_worker \
 	005_catchup \
 	006_leases \
+	010_kills \
+	011_functions \
+	014_prepared \
 	030_reports
 CHECKS = \
 	test/bin/play \
@@ -158,10 +161,19 @@ CHECKS = \
 	test/bin/scale \
 	test/bin/soak
 
-# What make check-slow runs.
+# What make check-slow runs: too long for every change. UNSAFEMV_SLOW in the
+# environment tells tests that are in both lists to be thorough.
+SLOW_TAP = \
+	010_kills \
+	012_cancel \
+	013_memory \
+	015_copies \
+	016_logical
 SLOW_CHECKS = \
+	test/bin/disk_full \
+	test/bin/pooler \
 	test/bin/scale \
-	test/bin/pooler
+	test/bin/upgrade
 
 # Both drivers look for expected/ where they run, in every version.
 REGRESS_OPTS = --inputdir=test --load-extension=$(EXTENSION)
@@ -169,15 +181,18 @@ ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=$(EXTENSION)
 
 EXTRA_CLEAN = build results output_iso regression.diffs regression.out
 
-OWN_SETUP = check demo bench lint indent
+OWN_SETUP = check check-slow demo bench lint indent
 
 ifneq (,$(filter $(OWN_SETUP),$(MAKECMDGOALS)))
 
 export PG_CONFIG EXTENSION EXTVERSION REGRESS ISOLATION TAP CHECKS EVENTS LIVE
 
 .PHONY: $(OWN_SETUP)
-$(OWN_SETUP):
+$(filter-out check-slow,$(OWN_SETUP)):
 	@test/bin/$@
+
+check-slow:
+	@UNSAFEMV_SLOW=1 REGRESS= ISOLATION= TAP='$(SLOW_TAP)' CHECKS='$(SLOW_CHECKS)' test/bin/check
 
 # Any other target asked for beside these.
 OTHERS = $(filter-out $(OWN_SETUP),$(MAKECMDGOALS))

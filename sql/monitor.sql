@@ -70,7 +70,7 @@ COMMENT ON COLUMN unsafemv.status.lease_until IS 'when the lease expires; in the
 
 CREATE FUNCTION unsafemv.check(service_id text DEFAULT NULL)
 RETURNS TABLE (service_id text, view_id text, generation bigint, invariant integer, detail text)
-LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 10 SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 WITH gen AS (
 	SELECT v.view_id, v.active_generation, v.indexes, v.base, g.*
@@ -82,6 +82,20 @@ WITH gen AS (
 		u.source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above(g.last_suid) AS counts
 	FROM gen g
 	JOIN unsafemv.unsafe_rows u ON u.service_id = g.service_id AND u.view_no = g.view_no AND u.generation = g.generation
+), quiet AS MATERIALIZED (
+	-- nothing is unsettled; an operator's dismissal settles a receipt, not the row
+	SELECT g.service_id, g.view_no, g.generation
+	FROM gen g
+	JOIN unsafemv.read_gates s ON s.service_id = g.service_id AND s.view_no = g.view_no AND s.generation = g.generation
+	WHERE NOT s.rebuild_required AND s.offender_suid IS NULL AND NOT s.checkpoint_ahead
+		AND NOT EXISTS (
+			SELECT FROM unsafemv.receipts r
+			WHERE r.service_id = g.service_id AND r.view_no = g.view_no AND r.generation = g.generation
+				AND NOT r.settled)
+		AND NOT EXISTS (
+			SELECT FROM unsafemv.receipts r
+			WHERE r.service_id = g.service_id AND r.view_no = g.view_no AND r.generation = g.generation
+				AND r.settled AND r.outcome = 'dismissed' AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above(g.last_suid))
 ), entry AS (
 	-- every index entry of both lanes, with the value of its row
 	SELECT g.service_id, g.view_id, g.view_no, g.generation, g.indexes, 'safe' AS lane, e.row_key, r.value, e.derived,
@@ -147,7 +161,12 @@ WITH gen AS (
 	WHERE t.counts AND NOT EXISTS (
 		SELECT FROM unsafemv.receipts r
 		WHERE r.service_id = t.service_id AND r.view_no = t.view_no AND r.generation = t.generation
-			AND r.suid OPERATOR(unsafemv.=) t.source_suid)
+			AND r.suid OPERATOR(unsafemv.=) t.source_suid AND r.settled)
+		-- apart, because so are the indexes
+		AND NOT EXISTS (
+		SELECT FROM unsafemv.receipts r
+		WHERE r.service_id = t.service_id AND r.view_no = t.view_no AND r.generation = t.generation
+			AND r.suid OPERATOR(unsafemv.=) t.source_suid AND NOT r.settled)
 	UNION ALL
 	SELECT t.service_id, t.view_id, t.generation, 3, format('tentative row %L was claimed and never written', t.row_key)
 	FROM tentative t
@@ -187,9 +206,13 @@ WITH gen AS (
 	LEFT JOIN unsafemv.rows b ON b.service_id = t.service_id AND b.view_no = t.view_no
 		AND b.generation = t.generation AND b.row_key = t.row_key
 	CROSS JOIN LATERAL unsafemv.refold(t.kept, t.last_suid, b.value, b.row_version, b.source_suid,
-		(SELECT jsonb_agg(e.entry) FROM entry e
+		(SELECT jsonb_agg(jsonb_build_array(e.index_id, e.value_type, CASE e.value_type
+			WHEN 'text' THEN to_jsonb(e.text_value)
+			WHEN 'integer' THEN to_jsonb(e.integer_value)
+			ELSE to_jsonb(e.real_value) END))
+		 FROM unsafemv.index_entries e
 		 WHERE e.service_id = t.service_id AND e.view_no = t.view_no AND e.generation = t.generation
-			AND e.lane = 'safe' AND e.row_key = t.row_key AND NOT e.derived),
+			AND e.row_key = t.row_key AND NOT e.derived),
 		t.indexes) r
 	WHERE t.counts AND t.kept IS NOT NULL AND NOT (
 		r.tombstone IS NOT DISTINCT FROM t.tombstone AND r.value IS NOT DISTINCT FROM t.value
@@ -205,18 +228,12 @@ WITH gen AS (
 	-- 6: with nothing unsettled, composed rows are the safe rows
 	SELECT t.service_id, t.view_id, t.generation, 6, format('tentative row %L shows although nothing is unsettled', t.row_key)
 	FROM tentative t
-	JOIN unsafemv.read_gates s ON s.service_id = t.service_id AND s.view_no = t.view_no AND s.generation = t.generation
-	WHERE t.counts AND NOT s.rebuild_required AND s.offender_suid IS NULL AND NOT s.checkpoint_ahead
+	JOIN quiet q ON q.service_id = t.service_id AND q.view_no = t.view_no AND q.generation = t.generation
+	WHERE t.counts
 		AND (NOT t.tombstone OR EXISTS (
 			SELECT FROM unsafemv.rows r
 			WHERE r.service_id = t.service_id AND r.view_no = t.view_no AND r.generation = t.generation
 				AND r.row_key = t.row_key))
-		-- an operator's dismissal settles a receipt, not the row
-		AND NOT EXISTS (
-			SELECT FROM unsafemv.receipts r
-			WHERE r.service_id = t.service_id AND r.view_no = t.view_no AND r.generation = t.generation
-				AND (NOT r.settled OR r.outcome = 'dismissed'
-					AND r.suid OPERATOR(unsafemv.>=) unsafemv.suid_above(t.last_suid)))
 	UNION ALL
 	-- 7: row_count
 	SELECT g.service_id, g.view_id, g.generation, 7, format('row_count is %s, there are %s safe rows', g.row_count, c.n)

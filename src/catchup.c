@@ -712,12 +712,7 @@ try_fold(Chunk *chunk, SourceEvent *sources, int count)
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(caller);
-		chunk->failure = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
+		chunk->failure = errors_roll_back(caller, owner);
 		if (is_fatal(chunk->failure->sqlerrcode))
 			ReThrowError(chunk->failure);
 	}

@@ -576,17 +576,14 @@ try_step(void (*step) (Share *share, int first, int count), Share *share, int fi
 		step(share, first, count);
 		statement_end();
 		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(caller);
+		CurrentResourceOwner = owner;
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
+		error = errors_roll_back(caller, owner);
 	}
 	PG_END_TRY();
-	MemoryContextSwitchTo(caller);
-	CurrentResourceOwner = owner;
 	share->event_id = NULL;
 	if (error != NULL && passes_through(error->sqlerrcode))
 		ReThrowError(error);

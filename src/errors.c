@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -33,6 +34,24 @@ static const ErrorEntry error_table[] = {
 };
 
 PG_FUNCTION_INFO_V1(unsafemv_error_catalogue);
+
+/*
+ * Rolled back before the copy is made, as the main loop of a backend does it: a
+ * copy that fails for want of memory would leave the subtransaction, and its
+ * session in a transaction block that nobody began and nobody can end.
+ */
+ErrorData *
+errors_roll_back(MemoryContext caller, ResourceOwner owner)
+{
+	ErrorData  *error;
+
+	RollbackAndReleaseCurrentSubTransaction();
+	CurrentResourceOwner = owner;
+	MemoryContextSwitchTo(caller);
+	error = CopyErrorData();
+	FlushErrorState();
+	return error;
+}
 
 static const ErrorEntry *
 error_entry(ErrorCode code)

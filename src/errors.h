@@ -11,6 +11,8 @@
 #ifndef UNSAFEMV_ERRORS_H
 #define UNSAFEMV_ERRORS_H
 
+#include "utils/resowner.h"
+
 /* X(code word, SQLSTATE, retryable, meaning) */
 #define UNSAFEMV_ERRORS(X) \
 	X(UNSAFE_ROW_CAS_MISMATCH, "UM001", true, "expected_row_version differs from the locked base row") \
@@ -76,6 +78,13 @@ extern const char *errors_name(ErrorCode code);
  */
 #define ERRORS_CLIP_BYTES	64
 extern char *errors_clip(const char *text, int length);
+
+/*
+ * In a PG_CATCH: roll back the internal subtransaction that failed, go back to
+ * the memory context and resource owner outside it, and take the error, which is
+ * copied there.
+ */
+extern ErrorData *errors_roll_back(MemoryContext caller, ResourceOwner owner);
 
 /* RAISE(MV_VIEW_MISSING, errmsg(...), errdetail(...), errhint(...)) */
 #define RAISE(code, ...) \

@@ -294,14 +294,8 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
+		ErrorData  *error = errors_roll_back(caller, owner);
 
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
 		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 			ReThrowError(error);
 		busy = true;

@@ -90,14 +90,8 @@ try_events(Projection *projection, SourceEvent **sources, int count)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
+		ErrorData  *error = errors_roll_back(caller, owner);
 
-		MemoryContextSwitchTo(caller);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
 		/* Only what has a code of ours is an event's fault. */
 		if (error->constraint_name == NULL || unpack_sql_state(error->sqlerrcode)[0] != 'U')
 			ReThrowError(error);

@@ -13,6 +13,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(poll);
 
 my $node = PostgreSQL::Test::Cluster->new('crash');
 $node->init;
@@ -182,8 +185,7 @@ sub crash
 			"SELECT pid FROM pg_stat_activity WHERE application_name = 'victim'");
 		kill 'KILL', $pid;
 		IPC::Run::finish($client);
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'victim'")
+		poll($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'victim'")
 		  or die 'the server did not come back';
 	}
 	else

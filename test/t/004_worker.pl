@@ -7,6 +7,9 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(poll);
 
 my $node = PostgreSQL::Test::Cluster->new('worker');
 $node->init(allows_streaming => 1);
@@ -284,7 +287,7 @@ query(q{ALTER TABLE events DISABLE TRIGGER deliver; SELECT put('shared', 501, 20
 eventually(q{SELECT count(*) = 2 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'}, 'scenario 223: both workers are in the middle of a chunk');
 my $victim = query(q{SELECT min(pid) FROM pg_stat_activity WHERE backend_type = 'unsafemv worker'});
 kill('KILL', $victim);
-ok($node->poll_query_until('postgres', "SELECT count(*) = 2 AND bool_and(pid <> $victim) FROM pg_stat_activity WHERE backend_type = 'unsafemv worker'"),
+ok(poll($node, "SELECT count(*) = 2 AND bool_and(pid <> $victim) FROM pg_stat_activity WHERE backend_type = 'unsafemv worker'"),
 	'scenario 223: killed; both workers are back');
 eventually(q{SELECT bool_and(settled('shared', 'v' || n, 2500)) FROM generate_series(1, 6) n}, 'scenario 223: all views go on');
 is(query(q{SELECT DISTINCT seen('shared', 'v' || n, 'safe') FROM generate_series(1, 6) n}), 'k={"n": 2500}', 'scenario 223: each event folded once');

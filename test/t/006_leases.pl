@@ -8,6 +8,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(poll);
 
 my $node = PostgreSQL::Test::Cluster->new('leases');
 $node->init;
@@ -45,7 +48,7 @@ my ($pid) = $out =~ /\n(\d+)\n/;
 is(said($acquire->('other', '1 s')), 'UNSAFE_KICK_LEASE_HELD', 'report 17: held while the holder works');
 kill 'KILL', $pid;
 eval { $worker->finish };
-$node->poll_query_until('postgres', 'SELECT true');
+poll($node, 'SELECT true');
 
 is(said($acquire->('worker', '1 s')), 'UNSAFE_KICK_LEASE_HELD',
 	'report 17: after the crash the lease lasts until it expires, also for the same name');

@@ -1,0 +1,125 @@
+# Out of memory: a backend's address space is limited to what it has plus a little more
+# each time (prlimit), until the call succeeds.  Every refused call ends with 53200, leaves
+# the state as if it had never been called, blames no event, and the session goes on.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(session);
+
+plan skip_all => 'prlimit (util-linux) and /proc are needed'
+  if system('prlimit --pid $$ --as >/dev/null 2>&1') != 0 || !-r "/proc/$$/status";
+
+my $node = PostgreSQL::Test::Cluster->new('memory');
+$node->init;
+$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
+$node->append_conf('postgresql.conf', "autovacuum = off\njit = off\nmax_parallel_workers_per_gather = 0\n");
+$node->start;
+$node->safe_psql('postgres', <<'SQL');
+CREATE EXTENSION unsafemv;
+CREATE ROLE app LOGIN;
+GRANT USAGE ON SCHEMA unsafemv TO app;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
+GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
+CREATE SCHEMA app AUTHORIZATION app;
+SET ROLE app;
+CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
+CREATE FUNCTION app.plan(event jsonb) RETURNS jsonb IMMUTABLE RETURN jsonb_build_object(
+	'upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k' || (event ->> 'n'), 'value', jsonb_build_object('n', event -> 'n', 'pad', repeat('x', 500)))),
+	'patches', jsonb_build_array(jsonb_build_object('kind', 'append', 'create', true, 'rowKey', 'p' || (event ->> 'n')::bigint % 50, 'patch', jsonb_build_object('l', event -> 'n'))));
+CREATE FUNCTION app.batch(first bigint, last bigint) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT jsonb_agg(jsonb_build_object('eventId', 'e' || n, 'suid', app.pos(n)::text, 'mutations', app.plan(jsonb_build_object('n', n)))) FROM generate_series(first, last) n $$;
+CREATE TABLE app.batches AS SELECT 'low' AS name, app.batch(1, 5000) AS events UNION ALL SELECT 'high', app.batch(5001, 10000);
+CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
+	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
+CREATE INDEX ON app.events (service_id, suid);
+CREATE INDEX ON app.events (service_id, arrived_at);
+INSERT INTO app.events SELECT 'f', 'e' || n, app.pos(n), jsonb_build_object('n', n) FROM generate_series(1, 5000) n;
+SELECT unsafemv.create_view('s', 'v', indexes => '[{"id": "n", "type": "integer", "path": "n"}]');
+SELECT unsafemv.create_view('f', 'v'), unsafemv.attach_projection('f', 'v', 'app.events', 'app.plan');
+SELECT unsafemv.create_view('raise', 'v'), unsafemv.attach_projection('raise', 'v', 'app.events', 'app.plan');
+SELECT unsafemv.create_view('record', 'v'), unsafemv.attach_projection('record', 'v', 'app.events', 'app.plan');
+SQL
+
+# The state is read by another session: this one may be short of memory still.
+my $session = session($node->connstr('postgres') . ' user=app');
+my $other = session($node->connstr('postgres'));
+my $state = sub {
+	return $other->run(join(' ', map { "SELECT count(*), sum(hashtextextended(t::text, 0)) FROM unsafemv.$_ t WHERE service_id = '$_[0]';" }
+		  qw(views rows unsafe_rows index_entries receipts markers findings)) .
+	  "SELECT to_jsonb(t) - 'updated_at' FROM unsafemv.generations t WHERE service_id = '$_[0]' ORDER BY generation;"
+	  . "SELECT to_jsonb(t) FROM unsafemv.projections t WHERE service_id = '$_[0]';"
+	  . "SELECT count(*) FROM app.events WHERE service_id = '$_[0]'");
+};
+
+sub limit
+{
+	my $bytes = shift;
+	system('prlimit', '--pid', $session->{pid}, "--as=$bytes:unlimited") == 0 or die 'prlimit';
+	return;
+}
+
+sub starve
+{
+	my ($name, $service, $sql, %how) = @_;
+	# A new session: what it has of memory is not what earlier calls left to it.
+	$session->quit;
+	$session = session($node->connstr('postgres') . ' user=app');
+	$session->run("SET work_mem = '64MB'; SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', 1)");
+	my $before = $state->($service);
+	my ($refused, $more, %wrong, @changed) = (0, 0);
+	for (;;)
+	{
+		my ($size) = slurp_file("/proc/$session->{pid}/status") =~ /^VmSize:\s+(\d+)/m;
+		limit($size * 1024 + $more);
+		my $out = $session->run($sql);
+		limit('unlimited');
+		my ($code) = $out =~ /^ERROR:\s+(\w+)/m;
+		last if !$code;
+		$wrong{"$code at $more"}++ if $code ne '53200';
+		last if $code ne '53200' || $more > 2_000_000_000;
+		$refused++;
+		push @changed, $more if !$how{commits} && $state->($service) ne $before;
+		$more = int($more * 1.25) + 150_000;
+	}
+	note("$name: refused $refused times, needs at most $more bytes");
+	is(join(' ', %wrong), '', "$name: refused with 53200");
+	cmp_ok($refused, '>=', 1, "$name: was refused");
+	is("@changed", '', "$name: as if it had never been called");
+	is($other->run("SELECT kind FROM unsafemv.findings WHERE service_id = '$service'; SELECT attempts FROM unsafemv.projections WHERE service_id = '$service' AND attempts > 0"),
+		'', "$name: no event is blamed");
+	is($other->run("SELECT * FROM unsafemv.check('$service')"), '', "$name: check() is empty");
+	return;
+}
+
+my $batch = sub { "(SELECT events FROM app.batches WHERE name = '$_[0]')" };
+starve('apply_batch', 's', "SELECT count(*) FROM unsafemv.apply_batch('s', 'v', " . $batch->('low') . ')');
+starve('query_composed_page', 's', "SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', NULL)");
+starve('composed_page', 's', "SELECT length(unsafemv.composed_page('s', 'v', NULL)::text)");
+starve('query_rows', 's', "SELECT count(*) FROM unsafemv.query_rows('s', 'v', 'n', 'integer', \"limit\" => NULL)");
+starve('apply_safe_batch', 's', "SELECT unsafemv.apply_safe_batch('s', 'v', NULL, " . $batch->('low') . ')');
+$session->run("SELECT unsafemv.begin_rebuild('s', 'v', 1); SELECT unsafemv.apply_safe_batch('s', 'v', NULL, " . $batch->('low') . ', generation => 1); '
+	  . "SELECT count(*) FROM unsafemv.apply_batch('s', 'v', " . $batch->('high') . ')');
+starve('promote_generation', 's', "SELECT unsafemv.promote_generation('s', 'v', 1, 0)");
+starve('check', 's', "SELECT count(*) FROM unsafemv.check('s')");
+starve('follow', 'f', "CALL unsafemv.follow('f', 'v', chunk => 100000)", commits => 1);
+is($other->run("SELECT history_count FROM unsafemv.read_active('f', 'v')"), 5000, 'follow: every event folded once');
+starve('rebuild_and_promote', 'f', "CALL unsafemv.rebuild_and_promote('f', 'v', 1)", commits => 1);
+is($other->run("SELECT generation > 0, history_count FROM unsafemv.read_active('f', 'v')"), 't|5000', 'rebuild_and_promote: every event folded once');
+for my $policy (qw(raise record))
+{
+	$node->safe_psql('postgres', "CREATE TRIGGER deliver AFTER INSERT ON app.events REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION unsafemv.deliver('on_error=$policy')");
+	starve("deliver, on_error=$policy", $policy, "INSERT INTO app.events SELECT '$policy', 'e' || n, app.pos(n), jsonb_build_object('n', n) FROM generate_series(1, 5000) n");
+	$node->safe_psql('postgres', 'DROP TRIGGER deliver ON app.events');
+}
+$session->run("SELECT unsafemv.begin_rebuild('raise', 'v', 2)");
+starve('promote_generation that replays', 'raise', "SELECT generation, carried, redeliver FROM unsafemv.promote_generation('raise', 'v', 1, 0)");
+is($other->run('SELECT * FROM unsafemv.check()'), '', 'check() is empty');
+$_->quit for $session, $other;
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'no crash');
+$node->stop;
+done_testing();
