@@ -95,7 +95,7 @@
  * Receipts of the active generation ($3) at or below the candidate's head ($5)
  * that mattered and are not settled in the candidate ($4): all unsettled ones, and
  * settled ones above the candidate's floor ($6).
- * OFFSET 0: looked up one by one, never as a join of two scans.
+ * Looked up one by one, never as a join of two scans.
  */
 #define MISSING_IN_CANDIDATE \
 	"(SELECT r.event_id, r.suid, r.outcome, r.observed_at FROM unsafemv.receipts r " \
