@@ -10,7 +10,8 @@
  * Nothing ever writes a safe row above the head, hence in SUID order all counting
  * tentative rows come after all safe rows: a page is two index-ordered scans, one
  * after the other.  It costs what the page and, for the total, the tentative rows
- * cost, never what the safe rows do.
+ * cost, never what the safe rows do.  They are made by page_scan.c; for a role that
+ * has row level security, by statements.
  *
  * Memory: rows go straight into the result's tuplestore, which spills to disk;
  * composed_page holds its rows as one JSON value and has a limit for it.

@@ -1,9 +1,9 @@
 /*
  * row_writer.c
- *	  Tentative rows between statement results and structs, for both lanes.
+ *	  Tentative rows between the tables and structs, for both lanes.
  *
  * Guarantees: a row written and read back is the same; declared index entries are
- * derived again from the value at every write.  Two statements at most, whatever
+ * derived again from the value at every write, of two statements at most, whatever
  * the number of rows.  Expects the keys locked; memory is of the caller's context.
  */
 #include "postgres.h"

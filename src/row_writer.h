@@ -1,6 +1,6 @@
 /*
  * row_writer.h
- *	  Reads tentative rows from statement results and writes them back.
+ *	  Reads tentative rows and writes them back.
  */
 #ifndef UNSAFEMV_ROW_WRITER_H
 #define UNSAFEMV_ROW_WRITER_H
