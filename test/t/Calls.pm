@@ -149,8 +149,8 @@ our @reads = (
 );
 
 # Those without a call here: procedures that commit, what works on values alone, what
-# other functions and the server call, and what is about processes.
+# other functions and the server call, and what is about processes or rights.
 our %other = map { $_ => 1 } qw(follow rebuild rebuild_and_promote stop_worker
-  jsonb_merge_patch jsonb_apply_patch derived_entries refold views_changed generate_suid suid_above);
+  jsonb_merge_patch jsonb_apply_patch derived_entries refold views_changed generate_suid suid_above grant_access projections_guard);
 
 1;
