@@ -331,7 +331,7 @@ merge_leaf(JsonbParseState **state, PatchKind kind, JsonbValue *target,
 			if (!is_number(operand))
 				elog(ERROR, "operand of patch kind %s is not a number", kind_names[kind]);
 			number = *operand;
-			if (is_number(target))
+			if (target != NULL && is_number(target))
 				number.val.numeric = merge_number(kind, target->val.numeric,
 												  operand->val.numeric);
 			(void) pushJsonbValue(state, WJB_VALUE, &number);
