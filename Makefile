@@ -10,6 +10,7 @@ PG_CONFIG ?= pg_config
 MODULE_big = unsafemv
 OBJS = \
 	src/unsafemv.o \
+	src/library.o \
 	src/errors.o \
 	src/suid.o \
 	src/merge_patch.o \
@@ -132,7 +133,8 @@ TAP = \
 	003_isolation_and_replica \
 	004_worker \
 	005_catchup \
-	006_leases
+	006_leases \
+	020_versions
 CHECKS = \
 	test/bin/play \
 	test/bin/property \
@@ -171,6 +173,10 @@ else
 
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+
+# The control file is the one place the version stands.
+src/library.o src/library.bc: CPPFLAGS += -DUNSAFEMV_VERSION='"$(EXTVERSION)"'
+src/library.o src/library.bc: unsafemv.control
 
 $(DATA_built): $(SQL_PARTS) unsafemv.control Makefile
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION unsafemv" to load this file. \quit'; \

@@ -15,6 +15,7 @@
 #include "utils/tuplestore.h"
 
 #include "errors.h"
+#include "library.h"
 
 typedef struct ErrorEntry
 {
@@ -32,7 +33,7 @@ static const ErrorEntry error_table[] = {
 #undef ERROR_TABLE_ENTRY
 };
 
-PG_FUNCTION_INFO_V1(unsafemv_error_catalogue);
+UNSAFEMV_FUNCTION(unsafemv_error_catalogue);
 
 static const ErrorEntry *
 error_entry(ErrorCode code)

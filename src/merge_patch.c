@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "library.h"
 #include "merge_patch.h"
 
 /* Members of an object, one at a time, in stored order. */
@@ -74,8 +75,8 @@ static void merge_object(JsonbParseState **state, JsonbValue **result,
 						 PatchKind kind, JsonbContainer *target,
 						 JsonbContainer *patch);
 
-PG_FUNCTION_INFO_V1(unsafemv_jsonb_merge_patch);
-PG_FUNCTION_INFO_V1(unsafemv_jsonb_apply_patch);
+UNSAFEMV_FUNCTION(unsafemv_jsonb_merge_patch);
+UNSAFEMV_FUNCTION(unsafemv_jsonb_apply_patch);
 
 /* ---------------------------------------------------------------------------
  * Kinds
