@@ -182,9 +182,14 @@ sub crash
 			"SELECT pid FROM pg_stat_activity WHERE application_name = 'victim'");
 		kill 'KILL', $pid;
 		IPC::Run::finish($client);
-		$node->poll_query_until('postgres',
-			"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'victim'")
-		  or die 'the server did not come back';
+		# psql, refused in between, may end before it is told the query: try again.
+		my $back;
+		for (1 .. 100)
+		{
+			last if defined($back = eval { $node->poll_query_until('postgres',
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'victim'") });
+		}
+		$back or die 'the server did not come back';
 	}
 	else
 	{
