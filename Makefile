@@ -150,7 +150,7 @@ ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=$(EXTENSION)
 
 EXTRA_CLEAN = build results output_iso regression.diffs regression.out
 
-OWN_SETUP = check matrix demo bench lint indent
+OWN_SETUP = check check-sanitize check-valgrind matrix demo bench lint indent
 
 ifneq (,$(filter $(OWN_SETUP),$(MAKECMDGOALS)))
 
@@ -171,6 +171,14 @@ endif
 
 else
 
+# SANITIZE=1: AddressSanitizer and UBSan (test/bin/instrument).
+ifneq (,$(SANITIZE))
+SANITIZERS = -fsanitize=address,undefined -fno-omit-frame-pointer
+PG_CFLAGS += $(SANITIZERS) -O1
+SHLIB_LINK += $(SANITIZERS)
+with_llvm = no
+endif
+
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
@@ -183,11 +191,12 @@ $(DATA_built): $(SQL_PARTS) unsafemv.control Makefile
 	   cat $(SQL_PARTS); } >$@.tmp && mv $@.tmp $@
 	@echo "built $@"
 
-# Headers are few and small: any change rebuilds all. So does another server.
-SERVER_STAMP = build/postgresql-$(MAJORVERSION)
+# Headers are few and small: any change rebuilds all. So does another server, or
+# another way to build. (A rule would not do: PGXS makes every file secondary.)
+SERVER_STAMP := build/postgresql-$(MAJORVERSION)$(if $(SANITIZE),-sanitize)
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) $(SERVER_STAMP)
-
-$(SERVER_STAMP):
-	@mkdir -p build && rm -f build/postgresql-* && touch $@
+ifeq (,$(wildcard $(SERVER_STAMP)))
+$(shell mkdir -p build && rm -f build/postgresql-* && touch $(SERVER_STAMP))
+endif
 
 endif
