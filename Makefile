@@ -150,11 +150,12 @@ ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=$(EXTENSION)
 
 EXTRA_CLEAN = build results output_iso regression.diffs regression.out
 
-OWN_SETUP = check check-sanitize check-valgrind matrix demo bench lint indent
+OWN_SETUP = check check-sanitize check-valgrind fuzz matrix demo bench lint indent
 
 ifneq (,$(filter $(OWN_SETUP),$(MAKECMDGOALS)))
 
 export PG_CONFIG EXTENSION EXTVERSION REGRESS ISOLATION TAP CHECKS EVENTS LIVE
+export FUZZ_SECONDS FUZZ_SEED FUZZ_MERGE
 export MATRIX MATRIX_DIR MATRIX_MIRROR MATRIX_TARGETS MATRIX_ARGS
 
 .PHONY: $(OWN_SETUP)
