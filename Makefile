@@ -10,6 +10,7 @@ PG_CONFIG ?= pg_config
 MODULE_big = unsafemv
 OBJS = \
 	src/unsafemv.o \
+	src/library.o \
 	src/errors.o \
 	src/suid.o \
 	src/merge_patch.o \
@@ -150,6 +151,7 @@ TAP = \
 	010_kills \
 	011_functions \
 	014_prepared \
+	020_versions \
 	030_reports
 CHECKS = \
 	test/bin/play \
@@ -181,11 +183,13 @@ ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=$(EXTENSION)
 
 EXTRA_CLEAN = build results output_iso regression.diffs regression.out
 
-OWN_SETUP = check check-slow demo bench lint indent
+OWN_SETUP = check check-slow check-sanitize check-valgrind fuzz matrix demo bench lint indent
 
 ifneq (,$(filter $(OWN_SETUP),$(MAKECMDGOALS)))
 
 export PG_CONFIG EXTENSION EXTVERSION REGRESS ISOLATION TAP CHECKS EVENTS LIVE
+export FUZZ_SECONDS FUZZ_SEED FUZZ_MERGE
+export MATRIX MATRIX_DIR MATRIX_MIRROR MATRIX_TARGETS MATRIX_ARGS
 
 .PHONY: $(OWN_SETUP)
 $(filter-out check-slow,$(OWN_SETUP)):
@@ -204,19 +208,32 @@ endif
 
 else
 
+# SANITIZE=1: AddressSanitizer and UBSan (test/bin/instrument).
+ifneq (,$(SANITIZE))
+SANITIZERS = -fsanitize=address,undefined -fno-omit-frame-pointer
+PG_CFLAGS += $(SANITIZERS) -O1
+SHLIB_LINK += $(SANITIZERS)
+with_llvm = no
+endif
+
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+
+# The control file is the one place the version stands.
+src/library.o src/library.bc: CPPFLAGS += -DUNSAFEMV_VERSION='"$(EXTVERSION)"'
+src/library.o src/library.bc: unsafemv.control
 
 $(DATA_built): $(SQL_PARTS) unsafemv.control Makefile
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION unsafemv" to load this file. \quit'; \
 	   cat $(SQL_PARTS); } >$@.tmp && mv $@.tmp $@
 	@echo "built $@"
 
-# Headers are few and small: any change rebuilds all. So does another server.
-SERVER_STAMP = build/postgresql-$(MAJORVERSION)
+# Headers are few and small: any change rebuilds all. So does another server, or
+# another way to build. (A rule would not do: PGXS makes every file secondary.)
+SERVER_STAMP := build/postgresql-$(MAJORVERSION)$(if $(SANITIZE),-sanitize)
 $(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h) $(SERVER_STAMP)
-
-$(SERVER_STAMP):
-	@mkdir -p build && rm -f build/postgresql-* && touch $@
+ifeq (,$(wildcard $(SERVER_STAMP)))
+$(shell mkdir -p build && rm -f build/postgresql-* && touch $(SERVER_STAMP))
+endif
 
 endif

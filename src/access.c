@@ -23,12 +23,13 @@
 #include "utils/syscache.h"
 
 #include "errors.h"
+#include "library.h"
 #include "mutation.h"
 #include "registry.h"
 #include "statement.h"
 
-PG_FUNCTION_INFO_V1(unsafemv_grant_access);
-PG_FUNCTION_INFO_V1(unsafemv_projections_guard);
+UNSAFEMV_FUNCTION(unsafemv_grant_access);
+UNSAFEMV_FUNCTION(unsafemv_projections_guard);
 
 /* In this order: each includes those before it. */
 static const char *const levels[] = {"reader", "writer", "admin"};

@@ -20,14 +20,15 @@
 
 #include "compat.h"
 #include "collect.h"
+#include "library.h"
 #include "row_writer.h"
 #include "statement.h"
 
 /* Bound where the caller gives none. */
 #define COLLECT_ALL		PG_INT64_MAX
 
-PG_FUNCTION_INFO_V1(unsafemv_garbage_collect);
-PG_FUNCTION_INFO_V1(unsafemv_collect_eligible);
+UNSAFEMV_FUNCTION(unsafemv_garbage_collect);
+UNSAFEMV_FUNCTION(unsafemv_collect_eligible);
 
 Datum
 unsafemv_garbage_collect(PG_FUNCTION_ARGS)

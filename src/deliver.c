@@ -51,13 +51,14 @@
 #include "compat.h"
 #include "findings.h"
 #include "lane_unsafe.h"
+#include "library.h"
 #include "projection.h"
 #include "registry.h"
 #include "statement.h"
 
 #define CHUNK_EVENTS	10000
 
-PG_FUNCTION_INFO_V1(unsafemv_deliver);
+UNSAFEMV_FUNCTION(unsafemv_deliver);
 
 /* What the trigger reads of a row. */
 typedef enum ColumnRole

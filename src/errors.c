@@ -16,6 +16,7 @@
 #include "utils/tuplestore.h"
 
 #include "errors.h"
+#include "library.h"
 
 typedef struct ErrorEntry
 {
@@ -33,7 +34,7 @@ static const ErrorEntry error_table[] = {
 #undef ERROR_TABLE_ENTRY
 };
 
-PG_FUNCTION_INFO_V1(unsafemv_error_catalogue);
+UNSAFEMV_FUNCTION(unsafemv_error_catalogue);
 
 /*
  * Rolled back before the copy is made, as the main loop of a backend does it: a

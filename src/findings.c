@@ -27,13 +27,14 @@
 
 #include "compat.h"
 #include "findings.h"
+#include "library.h"
 #include "statement.h"
 
-PG_FUNCTION_INFO_V1(unsafemv_record_checkpoint_ahead);
-PG_FUNCTION_INFO_V1(unsafemv_record_ordering_quarantine);
-PG_FUNCTION_INFO_V1(unsafemv_record_unsafe_failure);
-PG_FUNCTION_INFO_V1(unsafemv_resolve_finding);
-PG_FUNCTION_INFO_V1(unsafemv_read_findings);
+UNSAFEMV_FUNCTION(unsafemv_record_checkpoint_ahead);
+UNSAFEMV_FUNCTION(unsafemv_record_ordering_quarantine);
+UNSAFEMV_FUNCTION(unsafemv_record_unsafe_failure);
+UNSAFEMV_FUNCTION(unsafemv_resolve_finding);
+UNSAFEMV_FUNCTION(unsafemv_read_findings);
 
 static const char *const kind_names[] = {
 	[FINDING_CHECKPOINT_AHEAD] = "checkpoint-ahead",

@@ -21,14 +21,15 @@
 #include "collect.h"
 #include "compat.h"
 #include "findings.h"
+#include "library.h"
 #include "statement.h"
 
 #define COLLECT_BATCH	10000
 #define MAX_CHUNK		100000
 
-PG_FUNCTION_INFO_V1(unsafemv_follow);
-PG_FUNCTION_INFO_V1(unsafemv_skip_event);
-PG_FUNCTION_INFO_V1(unsafemv_retry_event);
+UNSAFEMV_FUNCTION(unsafemv_follow);
+UNSAFEMV_FUNCTION(unsafemv_skip_event);
+UNSAFEMV_FUNCTION(unsafemv_retry_event);
 
 typedef struct Collection
 {

@@ -26,6 +26,7 @@
 #include "compat.h"
 #include "findings.h"
 #include "generation.h"
+#include "library.h"
 #include "receipts.h"
 #include "registry.h"
 #include "replay.h"
@@ -35,13 +36,13 @@
 /* Kept rows are refolded in chunks of so many keys. */
 #define REFOLD_CHUNK	1000
 
-PG_FUNCTION_INFO_V1(unsafemv_begin_rebuild);
-PG_FUNCTION_INFO_V1(unsafemv_next_generation);
-PG_FUNCTION_INFO_V1(unsafemv_mark_generation_rebuilt);
-PG_FUNCTION_INFO_V1(unsafemv_promote_generation);
-PG_FUNCTION_INFO_V1(unsafemv_reopen_generation);
-PG_FUNCTION_INFO_V1(unsafemv_drop_generation);
-PG_FUNCTION_INFO_V1(unsafemv_dismiss_event);
+UNSAFEMV_FUNCTION(unsafemv_begin_rebuild);
+UNSAFEMV_FUNCTION(unsafemv_next_generation);
+UNSAFEMV_FUNCTION(unsafemv_mark_generation_rebuilt);
+UNSAFEMV_FUNCTION(unsafemv_promote_generation);
+UNSAFEMV_FUNCTION(unsafemv_reopen_generation);
+UNSAFEMV_FUNCTION(unsafemv_drop_generation);
+UNSAFEMV_FUNCTION(unsafemv_dismiss_event);
 
 static void
 set_status(const View *view, int64 generation, const char *status)

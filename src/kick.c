@@ -39,6 +39,7 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
+#include "library.h"
 #include "page.h"
 #include "registry.h"
 #include "statement.h"
@@ -80,11 +81,11 @@ typedef struct Grant
 	TimestampTz until;
 } Grant;
 
-PG_FUNCTION_INFO_V1(unsafemv_acquire_kick);
-PG_FUNCTION_INFO_V1(unsafemv_next_kick);
-PG_FUNCTION_INFO_V1(unsafemv_worker_kick);
-PG_FUNCTION_INFO_V1(unsafemv_renew_kick);
-PG_FUNCTION_INFO_V1(unsafemv_finish_kick);
+UNSAFEMV_FUNCTION(unsafemv_acquire_kick);
+UNSAFEMV_FUNCTION(unsafemv_next_kick);
+UNSAFEMV_FUNCTION(unsafemv_worker_kick);
+UNSAFEMV_FUNCTION(unsafemv_renew_kick);
+UNSAFEMV_FUNCTION(unsafemv_finish_kick);
 
 /* ---------- arguments and messages ---------- */
 

@@ -29,6 +29,7 @@
 #include "findings.h"
 #include "kept.h"
 #include "lane_safe.h"
+#include "library.h"
 #include "receipts.h"
 #include "registry.h"
 #include "row_writer.h"
@@ -712,9 +713,9 @@ lane_safe_fold(const View *view, int64 generation, Event *events, int count)
 
 /* ---------- public functions ---------- */
 
-PG_FUNCTION_INFO_V1(unsafemv_apply_safe);
-PG_FUNCTION_INFO_V1(unsafemv_apply_safe_batch);
-PG_FUNCTION_INFO_V1(unsafemv_history_digest);
+UNSAFEMV_FUNCTION(unsafemv_apply_safe);
+UNSAFEMV_FUNCTION(unsafemv_apply_safe_batch);
+UNSAFEMV_FUNCTION(unsafemv_history_digest);
 
 static Datum
 step_result(FunctionCallInfo fcinfo, const SafeStep *step)

@@ -34,6 +34,7 @@
 #include "event.h"
 #include "kept.h"
 #include "lane_unsafe.h"
+#include "library.h"
 #include "receipts.h"
 #include "registry.h"
 #include "row_writer.h"
@@ -830,8 +831,8 @@ lane_unsafe_apply(const View *view, PlannedEvent *planned, int count, const Rows
 
 /* ---------- public functions ---------- */
 
-PG_FUNCTION_INFO_V1(unsafemv_apply);
-PG_FUNCTION_INFO_V1(unsafemv_apply_batch);
+UNSAFEMV_FUNCTION(unsafemv_apply);
+UNSAFEMV_FUNCTION(unsafemv_apply_batch);
 
 /* Steps before the first statement: lock, view, guards. */
 static void

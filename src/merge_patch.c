@@ -27,6 +27,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "library.h"
 #include "merge_patch.h"
 
 /* Members of an object, one at a time, in stored order. */
@@ -74,8 +75,8 @@ static void merge_object(JsonbParseState **state, JsonbValue **result,
 						 PatchKind kind, JsonbContainer *target,
 						 JsonbContainer *patch);
 
-PG_FUNCTION_INFO_V1(unsafemv_jsonb_merge_patch);
-PG_FUNCTION_INFO_V1(unsafemv_jsonb_apply_patch);
+UNSAFEMV_FUNCTION(unsafemv_jsonb_merge_patch);
+UNSAFEMV_FUNCTION(unsafemv_jsonb_apply_patch);
 
 /* ---------------------------------------------------------------------------
  * Kinds
@@ -331,7 +332,7 @@ merge_leaf(JsonbParseState **state, PatchKind kind, JsonbValue *target,
 			if (!is_number(operand))
 				elog(ERROR, "operand of patch kind %s is not a number", kind_names[kind]);
 			number = *operand;
-			if (is_number(target))
+			if (target != NULL && is_number(target))
 				number.val.numeric = merge_number(kind, target->val.numeric,
 												  operand->val.numeric);
 			(void) pushJsonbValue(state, WJB_VALUE, &number);

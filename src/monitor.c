@@ -7,8 +7,9 @@
 #include "postgres.h"
 
 #include "kept.h"
+#include "library.h"
 
-PG_FUNCTION_INFO_V1(unsafemv_derived_entries);
+UNSAFEMV_FUNCTION(unsafemv_derived_entries);
 
 /*
  * derived_entries(value, indexes): the entries that the declaration derives from

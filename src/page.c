@@ -30,6 +30,7 @@
 
 #include "compat.h"
 #include "kept.h"
+#include "library.h"
 #include "page.h"
 #include "page_scan.h"
 #include "registry.h"
@@ -40,10 +41,10 @@
 /* Per row: member names, version, SUID. */
 #define PAGE_ROW_BYTES	200
 
-PG_FUNCTION_INFO_V1(unsafemv_require_open_gate);
-PG_FUNCTION_INFO_V1(unsafemv_refold);
-PG_FUNCTION_INFO_V1(unsafemv_query_composed_page);
-PG_FUNCTION_INFO_V1(unsafemv_composed_page);
+UNSAFEMV_FUNCTION(unsafemv_require_open_gate);
+UNSAFEMV_FUNCTION(unsafemv_refold);
+UNSAFEMV_FUNCTION(unsafemv_query_composed_page);
+UNSAFEMV_FUNCTION(unsafemv_composed_page);
 
 /* ---------------------------------------------------------------------------
  * The gate

@@ -23,14 +23,15 @@
 #include "utils/varlena.h"
 
 #include "compat.h"
+#include "library.h"
 #include "mutation.h"
 #include "page.h"
 #include "registry.h"
 
-PG_FUNCTION_INFO_V1(unsafemv_read_rows);
-PG_FUNCTION_INFO_V1(unsafemv_query_rows);
-PG_FUNCTION_INFO_V1(unsafemv_read_index_entries);
-PG_FUNCTION_INFO_V1(unsafemv_create_typed_view);
+UNSAFEMV_FUNCTION(unsafemv_read_rows);
+UNSAFEMV_FUNCTION(unsafemv_query_rows);
+UNSAFEMV_FUNCTION(unsafemv_read_index_entries);
+UNSAFEMV_FUNCTION(unsafemv_create_typed_view);
 
 /*
  * read_rows(service_id, view_id, row_keys, limit, offset, descending, after_key,

@@ -35,12 +35,13 @@
 #include "utils/varlena.h"
 
 #include "compat.h"
+#include "library.h"
 #include "projection.h"
 #include "statement.h"
 
-PG_FUNCTION_INFO_V1(unsafemv_attach_projection);
-PG_FUNCTION_INFO_V1(unsafemv_detach_projection);
-PG_FUNCTION_INFO_V1(unsafemv_observe_lag);
+UNSAFEMV_FUNCTION(unsafemv_attach_projection);
+UNSAFEMV_FUNCTION(unsafemv_detach_projection);
+UNSAFEMV_FUNCTION(unsafemv_observe_lag);
 
 #define PROJECTION_DETAIL(view) registry_errdetail(view)
 

@@ -31,6 +31,7 @@
 #include "findings.h"
 #include "generation.h"
 #include "lane_safe.h"
+#include "library.h"
 #include "source.h"
 #include "statement.h"
 
@@ -39,8 +40,8 @@
 #define DROP_BATCH		10000
 #define WAIT_SLICE_MS	1000
 
-PG_FUNCTION_INFO_V1(unsafemv_rebuild);
-PG_FUNCTION_INFO_V1(unsafemv_rebuild_and_promote);
+UNSAFEMV_FUNCTION(unsafemv_rebuild);
+UNSAFEMV_FUNCTION(unsafemv_rebuild_and_promote);
 
 typedef struct Rebuild
 {

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "index_scan.h"
+#include "library.h"
 #include "receipts.h"
 #include "statement.h"
 
@@ -362,10 +363,10 @@ receipts_unmark(const View *view, int64 generation, Datum *suids, int count)
 
 /* ---------- public functions ---------- */
 
-PG_FUNCTION_INFO_V1(unsafemv_observe_arrival);
-PG_FUNCTION_INFO_V1(unsafemv_observe_safe_receipt);
-PG_FUNCTION_INFO_V1(unsafemv_read_meta);
-PG_FUNCTION_INFO_V1(unsafemv_has_target_receipt);
+UNSAFEMV_FUNCTION(unsafemv_observe_arrival);
+UNSAFEMV_FUNCTION(unsafemv_observe_safe_receipt);
+UNSAFEMV_FUNCTION(unsafemv_read_meta);
+UNSAFEMV_FUNCTION(unsafemv_has_target_receipt);
 
 static void
 raise_contradiction(const View *view, int64 generation, const Claim *claim)

@@ -39,6 +39,7 @@
 #include "compat.h"
 #include "errors.h"
 #include "index_scan.h"
+#include "library.h"
 #include "registry.h"
 #include "statement.h"
 
@@ -632,12 +633,12 @@ registry_errdetail_event(const View *view, int64 generation, const text *event_i
 
 /* ---------- public functions ---------- */
 
-PG_FUNCTION_INFO_V1(unsafemv_views_changed);
-PG_FUNCTION_INFO_V1(unsafemv_create_view);
-PG_FUNCTION_INFO_V1(unsafemv_alter_view);
-PG_FUNCTION_INFO_V1(unsafemv_drop_view);
-PG_FUNCTION_INFO_V1(unsafemv_read_instance);
-PG_FUNCTION_INFO_V1(unsafemv_read_active);
+UNSAFEMV_FUNCTION(unsafemv_views_changed);
+UNSAFEMV_FUNCTION(unsafemv_create_view);
+UNSAFEMV_FUNCTION(unsafemv_alter_view);
+UNSAFEMV_FUNCTION(unsafemv_drop_view);
+UNSAFEMV_FUNCTION(unsafemv_read_instance);
+UNSAFEMV_FUNCTION(unsafemv_read_active);
 
 /* Trigger on the table of views: tell every backend's cache. */
 Datum

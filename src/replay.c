@@ -77,7 +77,7 @@ try_events(Projection *projection, SourceEvent **sources, int count)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	bool		failed = false;
+	volatile bool failed = false;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(caller);

@@ -32,6 +32,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "library.h"
 #include "statement.h"
 
 #define STATEMENT_MAX_ARGUMENTS 16
@@ -178,6 +179,7 @@ build_plan(StatementKind kind)
 
 	if (text->sql == NULL)
 		elog(ERROR, "statement %d has no text", (int) kind);
+	library_check();
 	nargs = strlen(text->arguments);
 	Assert(nargs <= STATEMENT_MAX_ARGUMENTS);
 	for (int i = 0; i < nargs; i++)

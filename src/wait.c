@@ -36,6 +36,7 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "library.h"
 #include "page.h"
 #include "registry.h"
 #include "statement.h"
@@ -77,9 +78,9 @@ typedef struct WaitState
 	bool		failure;		/* open failure finding */
 } WaitState;
 
-PG_FUNCTION_INFO_V1(unsafemv_read_wait_state);
-PG_FUNCTION_INFO_V1(unsafemv_wait_for);
-PG_FUNCTION_INFO_V1(unsafemv_wait_until);
+UNSAFEMV_FUNCTION(unsafemv_read_wait_state);
+UNSAFEMV_FUNCTION(unsafemv_wait_for);
+UNSAFEMV_FUNCTION(unsafemv_wait_until);
 
 /* ---------- a probe ---------- */
 

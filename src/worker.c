@@ -60,6 +60,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "library.h"
 #include "statement.h"
 #include "worker.h"
 
@@ -113,8 +114,8 @@ typedef struct Work
 
 PGDLLEXPORT void unsafemv_worker_main(Datum main_arg);
 
-PG_FUNCTION_INFO_V1(unsafemv_start_worker);
-PG_FUNCTION_INFO_V1(unsafemv_stop_worker);
+UNSAFEMV_FUNCTION(unsafemv_start_worker);
+UNSAFEMV_FUNCTION(unsafemv_stop_worker);
 
 static char *databases_setting = NULL;
 static char *role_setting = NULL;
