@@ -201,9 +201,9 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	" + (SELECT count(*) FROM unsafemv.findings t WHERE t.service_id = $1 AND t.view_no = $2 AND t.generation = $3)"},
 
 	/*
-	 * $4 event_id, $5 suid, $6 outcome, $7 observed_at.  Both unique keys
-	 * are looked at for conflicts: to wait for one of them while the receipt
-	 * goes in could deadlock two deliveries of one event.
+	 * $4 event_id, $5 suid, $6 outcome, $7 observed_at.  Both unique keys are
+	 * looked at for conflicts: to wait for one of them while the receipt goes
+	 * in could deadlock two deliveries of one event.
 	 */
 	[STATEMENT_RECEIPT_CLAIM_ONE] = {"tnntstz",
 		"INSERT INTO unsafemv.receipts " RECEIPT_COLUMNS " "
