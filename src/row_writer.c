@@ -274,7 +274,26 @@ row_writer_end(TentativeWrites *writes, const View *view, int64 generation)
 	Datum		values[12];
 
 	registry_instance(values, view, generation);
-	if (writes->nstores > 0)
+	if (writes->nstores == 1)
+	{
+		bool		nulls[12] = {0};
+
+		values[3] = writes->keys[0];
+		values[4] = writes->suids[0];
+		values[5] = writes->versions[0];
+		values[6] = writes->tombstones[0];
+		values[7] = writes->values[0];
+		values[8] = writes->entries[0];
+		values[9] = writes->kept[0];
+		values[10] = writes->kept_froms[0];
+		values[11] = writes->bases[0];
+		nulls[7] = writes->no_values[0];
+		nulls[8] = writes->no_entries[0];
+		nulls[9] = nulls[10] = writes->no_kept[0];
+		nulls[11] = writes->no_bases[0];
+		(void) statement_execute(STATEMENT_TENTATIVE_STORE_ONE, values, nulls);
+	}
+	else if (writes->nstores > 0)
 	{
 		int			count = writes->nstores;
 

@@ -42,6 +42,12 @@
 	"kept = NULL, kept_from = NULL, base_suid = NULL " \
 	"WHERE excluded.tombstone IS NOT NULL AND u.source_suid OPERATOR(unsafemv.<) excluded.source_suid"
 
+#define TENTATIVE_STORE \
+	"ON CONFLICT (service_id, view_no, generation, row_key) DO UPDATE " \
+	"SET source_suid = excluded.source_suid, row_version = excluded.row_version, " \
+	"tombstone = excluded.tombstone, value = excluded.value, entries = excluded.entries, " \
+	"kept = excluded.kept, kept_from = excluded.kept_from, base_suid = excluded.base_suid"
+
 /* Does an event behind the head close the reads of generation g? */
 #define GATE_CLOSED \
 	"(g.rebuild_required OR EXISTS (SELECT 1 FROM unsafemv.receipts r " \
@@ -337,11 +343,11 @@ const StatementText statement_texts[STATEMENT_COUNT] = {
 	 */
 	[STATEMENT_TENTATIVE_STORE] = {"tnnTSNBJJJSS",
 		"INSERT INTO unsafemv.unsafe_rows AS u " TENTATIVE_COLUMNS " "
-		"SELECT $1, $2, $3, k.* FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12) AS k "
-		"ON CONFLICT (service_id, view_no, generation, row_key) DO UPDATE "
-		"SET source_suid = excluded.source_suid, row_version = excluded.row_version, "
-		"tombstone = excluded.tombstone, value = excluded.value, entries = excluded.entries, "
-	"kept = excluded.kept, kept_from = excluded.kept_from, base_suid = excluded.base_suid"},
+	"SELECT $1, $2, $3, k.* FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12) AS k " TENTATIVE_STORE},
+	/* One of them */
+	[STATEMENT_TENTATIVE_STORE_ONE] = {"tnntsnbjjjss",
+		"INSERT INTO unsafemv.unsafe_rows AS u " TENTATIVE_COLUMNS " "
+	"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) " TENTATIVE_STORE},
 	/* Keys that are locked; $4 row_keys */
 	[STATEMENT_TENTATIVE_DELETE] = {"tnnT",
 		"DELETE FROM unsafemv.unsafe_rows WHERE ctid = ANY (ARRAY(SELECT u.ctid FROM unnest($4) AS k(row_key), "
