@@ -47,7 +47,7 @@ COMMENT ON COLUMN unsafemv.read_gates.checkpoint_ahead IS 'open checkpoint-ahead
 COMMENT ON COLUMN unsafemv.read_gates.ordering_quarantined IS 'open ordering quarantine: safe reads are closed';
 
 CREATE FUNCTION unsafemv.require_open_gate(service_id text, view_id text) RETURNS boolean
-LANGUAGE c STABLE PARALLEL SAFE COST 0.0001 SET search_path = pg_catalog, pg_temp
+LANGUAGE c STABLE PARALLEL SAFE COST 100 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'unsafemv_require_open_gate';
 COMMENT ON FUNCTION unsafemv.require_open_gate(text, text) IS
 'internal: true if composed reads of the view are open, else the error they would raise; the gate of current_rows';
@@ -135,21 +135,27 @@ COMMENT ON COLUMN unsafemv.unsafe_index_entries.real_value IS 'the value of a re
 COMMENT ON COLUMN unsafemv.unsafe_index_entries.row_key IS 'key of the row';
 
 -- The first arm has no row.  It judges the gate of every view asked for before any
--- row is read, whether a row is then found or not: the function costs less than any
--- other condition, so it comes first; and no column is a constant, so that no
--- condition on one can remove the arm.
+-- row is read, whether a row is then found or not.  In a lateral that nothing is
+-- pushed into (OFFSET 0) a gate is judged after the conditions on service_id and
+-- view_id, which may leave out a closed view, and before those on any other column:
+-- the first arm's columns come out of the lateral too.
 CREATE VIEW unsafemv.current_rows WITH (security_invoker = true) AS
-SELECT v.service_id, v.view_id, v.view_id || '' AS row_key, to_jsonb(v.view_no) AS value, v.view_no AS row_version,
-	unsafemv.suid_from_position(v.view_no) AS source_suid, v.view_no < 0 AS unsafe
+SELECT v.service_id, v.view_id, o.row_key, o.value, o.row_version, o.source_suid, o.unsafe
 FROM unsafemv.views v
-WHERE NOT unsafemv.require_open_gate(v.service_id, v.view_id)
+CROSS JOIN LATERAL (
+	SELECT v.view_id AS row_key, to_jsonb(v.view_no) AS value, v.view_no AS row_version,
+		unsafemv.suid_from_position(v.view_no) AS source_suid, v.view_no < 0 AS unsafe,
+		unsafemv.require_open_gate(v.service_id, v.view_id) AS open
+	OFFSET 0) o
+WHERE NOT o.open
 UNION ALL
 SELECT v.service_id, v.view_id, r.row_key, r.value, r.row_version, r.source_suid, false AS unsafe
 FROM unsafemv.views v
+CROSS JOIN LATERAL (SELECT unsafemv.require_open_gate(v.service_id, v.view_id) AS open OFFSET 0) o
 JOIN unsafemv.generations g ON g.service_id = v.service_id AND g.view_no = v.view_no
 	AND g.generation = v.active_generation
 JOIN unsafemv.rows r ON r.service_id = v.service_id AND r.view_no = v.view_no AND r.generation = v.active_generation
-WHERE unsafemv.require_open_gate(v.service_id, v.view_id)
+WHERE o.open
 	AND NOT EXISTS (
 		SELECT FROM unsafemv.unsafe_rows u
 		WHERE u.service_id = r.service_id AND u.view_no = r.view_no AND u.generation = r.generation
@@ -158,11 +164,12 @@ WHERE unsafemv.require_open_gate(v.service_id, v.view_id)
 UNION ALL
 SELECT v.service_id, v.view_id, t.row_key, t.value, t.row_version, t.source_suid, true
 FROM unsafemv.views v
+CROSS JOIN LATERAL (SELECT unsafemv.require_open_gate(v.service_id, v.view_id) AS open OFFSET 0) o
 JOIN unsafemv.generations g ON g.service_id = v.service_id AND g.view_no = v.view_no
 	AND g.generation = v.active_generation
 JOIN unsafemv.tentative_rows t ON t.service_id = v.service_id AND t.view_no = v.view_no
 	AND t.generation = v.active_generation
-WHERE unsafemv.require_open_gate(v.service_id, v.view_id)
+WHERE o.open
 	AND t.source_suid OPERATOR(unsafemv.>=) unsafemv.suid_above(g.last_suid)
 	AND NOT t.tombstone;
 COMMENT ON VIEW unsafemv.current_rows IS
