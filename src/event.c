@@ -30,6 +30,34 @@ typedef struct BatchState
 					 event->event_id != NULL ? mutation_clip(event->event_id) : "", \
 					 (state)->position, member))
 
+/*
+ * False: not a timestamp.  The caller raises in its turn, so nothing needs the
+ * transaction that the input function's error has left alone.
+ */
+static bool
+read_timestamp(char *string, TimestampTz *result)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile bool good = true;
+
+	PG_TRY();
+	{
+		*result = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(string),
+														  ObjectIdGetDatum(InvalidOid),
+														  Int32GetDatum(-1)));
+	}
+	PG_CATCH();
+	{
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_DATA_EXCEPTION)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller);
+		FlushErrorState();
+		good = false;
+	}
+	PG_END_TRY();
+	return good;
+}
+
 static bool
 parse_arrived_at(BatchState *state, const JsonbValue *value, Event *event, ErrorCode *sink)
 {
@@ -43,9 +71,12 @@ parse_arrived_at(BatchState *state, const JsonbValue *value, Event *event, Error
 		return false;
 	}
 	string = pnstrdup(value->val.string.val, value->val.string.len);
-	event->arrived_at = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(string),
-																ObjectIdGetDatum(InvalidOid),
-																Int32GetDatum(-1)));
+	if (!read_timestamp(string, &event->arrived_at))
+	{
+		EVENT_FAIL(state, sink, MV_VALUE_INVALID, ".arrivedAt",
+				   errmsg("arrivedAt \"%s\" is not a timestamp", errors_clip(string, strlen(string))));
+		return false;
+	}
 	if (TIMESTAMP_NOT_FINITE(event->arrived_at))
 	{
 		EVENT_FAIL(state, sink, MV_VALUE_INVALID, ".arrivedAt", errmsg("arrivedAt is not finite"));

@@ -526,7 +526,7 @@ run(const uint8_t *data, size_t size)
 		MemoryContextSwitchTo(work);
 		error = CopyErrorData();
 		FlushErrorState();
-		/* A code word of ours; or what numeric and timestamptz say of their input. */
+		/* A code word of ours; or what numeric says of its input. */
 		if (error->constraint_name == NULL && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION)
 		{
 			fprintf(stderr, "fuzz: unexpected error: %s %s\n", unpack_sql_state(error->sqlerrcode), error->message);

@@ -281,6 +281,7 @@ SELECT step('floor', 6, '{}'), put('floor', 6, '{}');
 SELECT put('floor', 9, up('k', '9'));
 SELECT refused($$SELECT unsafemv.apply_safe_batch('safe', 'floor', s(6), jsonb_build_array(old_event(9, '2 hours', '{}') || '{"suid":"000000000000000000000000000008"}'))$$) AS contradiction,
     refused($$SELECT unsafemv.apply_safe_batch('safe', 'floor', s(6), jsonb_build_array(old_event(9, '2 hours', '{}') || '{"arrivedAt":7}'))$$) AS not_a_time,
+    refused($$SELECT unsafemv.apply_safe_batch('safe', 'floor', s(6), jsonb_build_array(old_event(9, '2 hours', '{}') || '{"arrivedAt":"soon"}'))$$) AS no_timestamp,
     refused($$SELECT unsafemv.apply_safe_batch('safe', 'floor', s(6), jsonb_build_array(old_event(9, '2 hours', '{}') || '{"arrivedAt":"infinity"}'))$$) AS infinite,
     refused($$SELECT unsafemv.apply_safe_batch('safe', 'floor', s(6), jsonb_build_array(old_event(9, '2 hours', '{}') || '{"expectedRowVersion":1}'))$$) AS unknown_member;
 
