@@ -224,7 +224,8 @@ read_tentative(const DirectScan *scan, DirectScan *safe, const ReadState *state,
 			return;
 		}
 	}
-	result->hidden = DatumGetBool(index_scan_value(scan, ROW_TOMBSTONE, &isnull));
+	/* NULL: a key that a running call of this transaction has claimed */
+	result->hidden = DatumGetBool(index_scan_value(scan, ROW_TOMBSTONE, &isnull)) || isnull;
 	result->value = index_scan_value(scan, ROW_VALUE, &isnull);
 	result->row_version = index_scan_value(scan, ROW_VERSION, &isnull);
 }
@@ -314,14 +315,10 @@ page_row_type(void)
 static bool
 any_counts(DirectScan *scan, const ReadState *state, const Suid *bound)
 {
-	bool		result;
-
-	index_scan_reset(scan);
 	index_scan_instance(scan, state->service_id, state->view_no, state->generation);
 	index_scan_where(scan, 4, BTGreaterEqualStrategyNumber, SuidPGetDatum(bound));
 	index_scan_start(scan, ForwardScanDirection);
-	result = index_scan_next(scan);
-	return result;
+	return index_scan_next(scan);
 }
 
 bool
