@@ -140,7 +140,8 @@ ISOLATION = \
 	rebuild_late \
 	tenant_wait \
 	isolation_lanes \
-	isolation_operators
+	isolation_operators \
+	index_replaced
 TAP = \
 	001_crash \
 	002_concurrent \

@@ -38,33 +38,44 @@
 
 #define SCAN_MAX_COLUMNS	8
 
+#define INSTANCE	"service_id", "view_no", "generation"
+#define SAFE_COLUMNS {"row_key", "value", "row_version", "source_suid"}
+#define TENTATIVE_COLUMNS \
+	{"row_key", "value", "row_version", "source_suid", "tombstone", "entries", "kept", "base_suid"}
+
+/* The index, its first columns, whether it is partial; and the columns read. */
 static const struct
 {
 	const char *table;
 	const char *index;
+	const char *keys[SCAN_MAX_KEYS];
+	bool		partial;
 	const char *columns[SCAN_MAX_COLUMNS];
 }			scan_names[SCAN_COUNT] = {
-	[SCAN_VIEW] = {"views", "views_pkey", {"view_no", "active_generation", "indexes"}},
-	[SCAN_GENERATION] = {"generations", "generations_pkey",
-		{"last_suid", "receipt_floor", "settled_max_suid", "row_count", "rebuild_required",
+	[SCAN_VIEW] = {"views", "views_pkey", {"service_id", "view_id"}, false,
+	{"view_no", "active_generation", "indexes"}},
+	[SCAN_GENERATION] = {"generations", "generations_pkey", {INSTANCE}, false,
+	{"last_suid", "receipt_floor", "settled_max_suid", "row_count", "rebuild_required",
 	"behind_frontier_event_id", "behind_frontier_suid"}},
-	[SCAN_RECEIPT] = {"receipts", "receipts_pkey", {"event_id", "suid", "outcome"}},
-	[SCAN_UNSETTLED] = {"receipts", "receipts_unsettled_key", {"event_id", "suid", "outcome"}},
-	[SCAN_FINDING] = {"findings", "findings_key", {"resolved_at"}},
-	[SCAN_SAFE] = {"rows", "rows_pkey", {"row_key", "value", "row_version", "source_suid"}},
-	[SCAN_SAFE_BY_SUID] = {"rows", "rows_suid_idx", {"row_key", "value", "row_version", "source_suid"}},
-	[SCAN_ENTRY] = {"index_entries", "index_entries_row_idx",
+	[SCAN_RECEIPT] = {"receipts", "receipts_pkey", {"service_id", "event_id", "view_no", "generation"}, false,
+	{"event_id", "suid", "outcome"}},
+	[SCAN_UNSETTLED] = {"receipts", "receipts_unsettled_key", {INSTANCE, "suid"}, true,
+	{"event_id", "suid", "outcome"}},
+	[SCAN_FINDING] = {"findings", "findings_key", {INSTANCE, "kind"}, false, {"resolved_at"}},
+	[SCAN_SAFE] = {"rows", "rows_pkey", {INSTANCE, "row_key"}, false, SAFE_COLUMNS},
+	[SCAN_SAFE_BY_SUID] = {"rows", "rows_suid_idx", {INSTANCE, "source_suid", "row_key"}, false, SAFE_COLUMNS},
+	[SCAN_ENTRY] = {"index_entries", "index_entries_row_idx", {INSTANCE, "row_key"}, false,
 	{"index_id", "value_type", "derived", "text_value", "integer_value", "real_value"}},
-	[SCAN_TENTATIVE] = {"unsafe_rows", "unsafe_rows_pkey",
-	{"row_key", "value", "row_version", "source_suid", "tombstone", "entries", "kept", "base_suid"}},
-	[SCAN_TENTATIVE_BY_SUID] = {"unsafe_rows", "unsafe_rows_suid_idx",
-	{"row_key", "value", "row_version", "source_suid", "tombstone", "entries", "kept", "base_suid"}},
+	[SCAN_TENTATIVE] = {"unsafe_rows", "unsafe_rows_pkey", {INSTANCE, "row_key"}, false, TENTATIVE_COLUMNS},
+	[SCAN_TENTATIVE_BY_SUID] = {"unsafe_rows", "unsafe_rows_suid_idx", {INSTANCE, "source_suid", "row_key"}, false,
+	TENTATIVE_COLUMNS},
 };
 
 /* What the names stand for in this database. */
 typedef struct ScanPlace
 {
 	bool		known;
+	bool		as_expected;	/* the index is what its name promises */
 	Oid			table;
 	Oid			index;
 	AttrNumber	columns[SCAN_MAX_COLUMNS];
@@ -98,7 +109,7 @@ find_place(ScanKind kind)
 	if (place->known)
 		return place;
 	memset(place, 0, sizeof(ScanPlace));
-	namespace_oid = get_namespace_oid("unsafemv", false);
+	namespace_oid = get_namespace_oid("unsafemv", true);
 	place->table = get_relname_relid(scan_names[kind].table, namespace_oid);
 	place->index = get_relname_relid(scan_names[kind].index, namespace_oid);
 	if (!OidIsValid(place->table) || !OidIsValid(place->index))
@@ -113,11 +124,36 @@ find_place(ScanKind kind)
 	return place;
 }
 
+/*
+ * Are the index's first columns the expected ones, ascending, of their columns' own
+ * types and collations?  An owner may have put another index in its place.
+ */
+static bool
+as_expected(ScanKind kind, Relation table, Relation index)
+{
+	TupleDesc	columns = RelationGetDescr(table);
+
+	if (index->rd_rel->relam != BTREE_AM_OID || index->rd_index->indrelid != RelationGetRelid(table) ||
+		(RelationGetIndexPredicate(index) != NIL) != scan_names[kind].partial)
+		return false;
+	for (int i = 0; i < SCAN_MAX_KEYS && scan_names[kind].keys[i] != NULL; i++)
+	{
+		AttrNumber	number = i < index->rd_index->indnkeyatts ? index->rd_index->indkey.values[i] : 0;
+		Form_pg_attribute column = number > 0 ? TupleDescAttr(columns, number - 1) : NULL;
+
+		if (column == NULL || strcmp(NameStr(column->attname), scan_names[kind].keys[i]) != 0 ||
+			index->rd_indoption[i] != 0 || index->rd_opcintype[i] != column->atttypid ||
+			index->rd_indcollation[i] != column->attcollation)
+			return false;
+	}
+	return true;
+}
+
 /* May this snapshot use the index?  As get_relation_info() of the planner. */
 static bool
 usable(Relation index)
 {
-	if (!index->rd_index->indisvalid || index->rd_rel->relam != BTREE_AM_OID)
+	if (!index->rd_index->indisvalid)
 		return false;
 	return !index->rd_index->indcheckxmin ||
 		TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data), TransactionXmin);
@@ -126,17 +162,30 @@ usable(Relation index)
 bool
 index_scan_open(DirectScan *scan, ScanKind kind)
 {
-	const ScanPlace *place = find_place(kind);
+	ScanPlace  *place;
 
-	if (place == NULL ||
-		pg_class_aclcheck(place->table, GetUserId(), ACL_SELECT) != ACLCHECK_OK ||
-		check_enable_rls(place->table, InvalidOid, true) == RLS_ENABLED)
-		return false;
+	/* Names are looked up again if waiting for the lock has changed them. */
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		place = find_place(kind);
+		if (place == NULL ||
+			pg_class_aclcheck(place->table, GetUserId(), ACL_SELECT) != ACLCHECK_OK ||
+			check_enable_rls(place->table, InvalidOid, true) == RLS_ENABLED)
+			return false;
+		scan->table = try_table_open(place->table, AccessShareLock);
+		if (scan->table != NULL && place->known)
+			break;
+		if (scan->table != NULL)
+			table_close(scan->table, NoLock);
+		place->known = false;
+	}
 	scan->kind = kind;
 	scan->context = CurrentMemoryContext;
-	scan->table = table_open(place->table, AccessShareLock);
 	scan->index = index_open(place->index, AccessShareLock);
-	if (!usable(scan->index))
+	if (!place->as_expected)
+		place->as_expected = as_expected(kind, scan->table, scan->index);
+	if (!place->as_expected || !usable(scan->index))
 	{
 		index_close(scan->index, NoLock);
 		table_close(scan->table, NoLock);

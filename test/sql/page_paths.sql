@@ -100,6 +100,23 @@ CALL read_both('safe only');
 SELECT * FROM read;
 SELECT * FROM differences;
 
+-- an index that is not what its name promises is left to the planner
+SELECT count(*) AS before FROM unsafemv.query_composed_page('paths', 'v', NULL);
+BEGIN;
+DROP INDEX unsafemv.rows_suid_idx;
+CREATE INDEX rows_suid_idx ON unsafemv.rows (service_id, view_no, generation, source_suid, row_key) WHERE row_version > 10;
+SELECT count(*) AS partial FROM unsafemv.query_composed_page('paths', 'v', NULL);
+DROP INDEX unsafemv.rows_suid_idx;
+CREATE INDEX rows_suid_idx ON unsafemv.rows (service_id, view_no, generation, source_suid DESC, row_key);
+SELECT array_agg(row_key) AS descending FROM unsafemv.query_composed_page('paths', 'v', 3);
+DROP INDEX unsafemv.rows_suid_idx;
+CREATE INDEX rows_suid_idx ON unsafemv.rows (row_version);
+SELECT array_agg(row_key) AS another FROM unsafemv.query_composed_page('paths', 'v', 3);
+DROP INDEX unsafemv.rows_suid_idx;
+SELECT array_agg(row_key) AS none FROM unsafemv.query_composed_page('paths', 'v', 3);
+ROLLBACK;
+SELECT array_agg(row_key) AS after FROM unsafemv.query_composed_page('paths', 'v', 3);
+
 -- a role without a right gets the executor's own error
 REVOKE SELECT ON unsafemv.unsafe_rows FROM paths_test_reader;
 SET ROLE paths_test_reader;
