@@ -497,6 +497,18 @@ CALL show_all('sequential scan');
 RESET enable_indexscan;
 RESET enable_bitmapscan;
 
+-- report 41: a page is one JSON value up to 256 MB, to within what a row takes beside its value; rows have no such limit
+CALL new_view('large', 4);
+CALL safe('large', 'k1', 1, to_jsonb(repeat('x', 89478000)));
+CALL safe('large', 'k2', 2, to_jsonb(repeat('x', 89478000)));
+CALL safe('large', 'k3', 3, to_jsonb(repeat('x', 89478000)));
+CALL safe('large', 'k4', 4, to_jsonb(repeat('x', 89479000)));
+SELECT n, octet_length(value) FROM jsonb_array_elements(unsafemv.composed_page('page', 'large', 3) -> 'rows') WITH ORDINALITY AS r (row, n),
+    LATERAL (SELECT r.row ->> 'value') AS v (value) ORDER BY n;
+SELECT refused($$SELECT unsafemv.composed_page('page', 'large', 3, after_suid => s(1), after_key => 'k1')$$);
+SELECT refused($$SELECT unsafemv.composed_page('page', 'large', 3, descending => true, consistency => 'safe')$$);
+SELECT row_key, octet_length(value #>> '{}') FROM unsafemv.query_composed_page('page', 'large', 3, after_suid => s(1), after_key => 'k1');
+
 -- nothing is granted to PUBLIC
 SELECT p.oid::regprocedure FROM pg_proc p
 WHERE p.pronamespace = 'unsafemv'::regnamespace AND has_function_privilege('public', p.oid, 'EXECUTE')
