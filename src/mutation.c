@@ -895,7 +895,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 				case LIST_INDEX_DELETES:
 					good = parse_index_delete(&state, &member);
 					break;
-				case LIST_INDEX_ENTRIES:
+				default:		/* LIST_INDEX_ENTRIES */
 					good = parse_index_entry(&state, &member);
 					break;
 			}

@@ -15,6 +15,7 @@
 #include "utils/builtins.h"
 
 #include "compat.h"
+#include "errors.h"
 #include "source.h"
 
 #define BY_TYPE(projection, n) \
@@ -117,7 +118,21 @@ read_after(const Projection *projection, const Suid *after, int64 limit, bool wi
 					   with_event, events);
 }
 
-/* The same in a subtransaction; how many, or -1 with *failure. */
+/* May an event's own value be to blame, as where a view casts it? */
+static bool
+is_of_an_event(const ErrorData *failure)
+{
+	switch (ERRCODE_TO_CATEGORY(failure->sqlerrcode))
+	{
+		case ERRCODE_DATA_EXCEPTION:
+		case ERRCODE_PLPGSQL_ERROR:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* The same in a subtransaction; how many, or -1 with an event's *failure. */
 static int
 try_read(const Projection *projection, const Suid *after, int64 limit, SourceEvent **events, ErrorData **failure)
 {
@@ -137,29 +152,12 @@ try_read(const Projection *projection, const Suid *after, int64 limit, SourceEve
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(caller);
-		*failure = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
+		*failure = errors_roll_back(caller, owner);
+		if (!is_of_an_event(*failure))
+			ReThrowError(*failure);
 	}
 	PG_END_TRY();
 	return count;
-}
-
-/* May an event's own value be to blame, as where a view casts it? */
-static bool
-is_of_an_event(const ErrorData *failure)
-{
-	switch (ERRCODE_TO_CATEGORY(failure->sqlerrcode))
-	{
-		case ERRCODE_DATA_EXCEPTION:
-		case ERRCODE_PLPGSQL_ERROR:
-			return true;
-		default:
-			return false;
-	}
 }
 
 int
@@ -167,14 +165,12 @@ source_read(const Projection *projection, const Suid *after, int64 limit, Source
 			int *readable, ErrorData **failure)
 {
 	int			count = try_read(projection, after, limit, events, failure);
-	SourceEvent *first;
+	SourceEvent *first = NULL;
 	ErrorData  *ignored;
 
 	*readable = count;
 	if (*failure == NULL)
 		return count;
-	if (!is_of_an_event(*failure))
-		ReThrowError(*failure);
 	count = read_after(projection, after, limit, false, events);
 	for (*readable = -1, limit /= 2; *readable < 0 && limit > 0; limit /= 2)
 		*readable = try_read(projection, after, limit, &first, &ignored);

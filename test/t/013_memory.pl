@@ -1,6 +1,7 @@
 # Out of memory: a backend's address space is limited to what it has plus a little more
-# each time (prlimit), until the call succeeds.  Every refused call ends with 53200, leaves
-# the state as if it had never been called, blames no event, and the session goes on.
+# each time (prlimit; how much more is random), until the call succeeds.  Every refused call
+# ends with 53200, leaves the state as if it had never been called, blames no event, and the
+# session goes on.
 use strict;
 use warnings;
 
@@ -13,6 +14,10 @@ use Unsafemv qw(session);
 
 plan skip_all => 'prlimit (util-linux) and /proc are needed'
   if system('prlimit --pid $$ --as >/dev/null 2>&1') != 0 || !-r "/proc/$$/status";
+
+my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
+srand($seed);
+note("UNSAFEMV_SEED=$seed");
 
 my $node = PostgreSQL::Test::Cluster->new('memory');
 $node->init;
@@ -84,7 +89,7 @@ sub starve
 		last if $code ne '53200' || $more > 2_000_000_000;
 		$refused++;
 		push @changed, $more if !$how{commits} && $state->($service) ne $before;
-		$more = int($more * 1.25) + 150_000;
+		$more = int($more * 1.1) + int(rand(50_000));
 	}
 	note("$name: refused $refused times, needs at most $more bytes");
 	is(join(' ', %wrong), '', "$name: refused with 53200");
