@@ -179,6 +179,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 	Datum		values[5];
 	Datum	   *ids;
 	Datum	   *suids;
+	bool	   *undecided;
 	uint64		found;
 	int			left = 0;
 
@@ -187,6 +188,7 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 		return 0;
 	ids = palloc(count * sizeof(Datum));
 	suids = palloc(count * sizeof(Datum));
+	undecided = palloc0(count * sizeof(bool));
 	for (int i = 0; i < count; i++)
 	{
 		ids[i] = PointerGetDatum(claims[i]->event_id);
@@ -199,7 +201,8 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 	for (uint64 row = 0; row < found; row++)
 	{
 		bool		isnull;
-		Claim	   *claim = claims[DatumGetInt64(statement_value(row, 1, &isnull)) - 1];
+		int64		position = DatumGetInt64(statement_value(row, 1, &isnull)) - 1;
+		Claim	   *claim = claims[position];
 		Suid		suid;
 		Datum		other;
 
@@ -218,8 +221,11 @@ read_obstacles(const View *view, int64 generation, Claim **claims, int count)
 									mutation_clip(DatumGetTextPP(other)));
 		}
 		else
-			claims[left++] = claim;
+			undecided[position] = true;
 	}
+	for (int i = 0; i < count; i++)
+		if (undecided[i])
+			claims[left++] = claims[i];
 	return left;
 }
 
