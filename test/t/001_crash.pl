@@ -9,18 +9,13 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(poll);
+use Unsafemv qw(cluster poll);
 
-my $node = PostgreSQL::Test::Cluster->new('crash');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = cluster('crash', <<'CONF');
 fsync = on
 synchronous_commit = on
 full_page_writes = on
@@ -28,7 +23,6 @@ restart_after_crash = on
 max_prepared_transactions = 5
 autovacuum = off
 CONF
-$node->start;
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION unsafemv;

@@ -6,10 +6,12 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(cluster);
 
 my $clients = 8;
 my $rounds = 3;
@@ -17,17 +19,13 @@ my $per_round = $ENV{UNSAFEMV_EVENTS} || 5000;
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
 note("UNSAFEMV_SEED=$seed");
 
-my $node = PostgreSQL::Test::Cluster->new('concurrent');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = cluster('concurrent', <<'CONF');
 fsync = on
 synchronous_commit = on
 full_page_writes = on
 checkpoint_timeout = 30s
 deadlock_timeout = 200ms
 CONF
-$node->start;
 
 # An event adds one to a counter and sets or deletes another row.  Positions are
 # given out under a shared lock, so that the folder's exclusive one finds a point

@@ -8,12 +8,12 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(cluster);
 
 my $dir = PostgreSQL::Test::Utils::tempdir;
-my $primary = PostgreSQL::Test::Cluster->new('primary');
-$primary->init(allows_streaming => 'logical');
-$primary->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$primary->start;
+my $primary = cluster('primary', '', allows_streaming => 'logical');
 
 # Two views, two generations, both lanes, entries, markers, a closed gate (view w).
 $primary->safe_psql('postgres', <<'SQL');
@@ -175,10 +175,7 @@ is(answer($primary, 'cached', 'SELECT * FROM unsafemv.check()'), '', 'restored u
 
 # ---- logical replication
 
-my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
-$subscriber->init;
-$subscriber->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$subscriber->start;
+my $subscriber = cluster('subscriber');
 $subscriber->safe_psql('postgres', 'CREATE EXTENSION unsafemv; CREATE FUNCTION pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n)');
 $primary->safe_psql('postgres', 'CREATE PUBLICATION everything FOR TABLES IN SCHEMA unsafemv');
 my $source = $primary->connstr . ' dbname=postgres';

@@ -9,19 +9,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(poll);
+use Unsafemv qw(cluster poll);
 
-my $node = PostgreSQL::Test::Cluster->new('worker');
-$node->init(allows_streaming => 1);
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = cluster('worker', <<'CONF', allows_streaming => 1);
 max_worker_processes = 4
 max_parallel_workers = 0
 max_logical_replication_workers = 0
 unsafemv.worker_naptime = 50ms
 unsafemv.worker_lease = 2s
 CONF
-$node->start;
 
 $node->safe_psql('postgres', 'ALTER DATABASE postgres SET search_path = public, unsafemv');
 

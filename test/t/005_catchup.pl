@@ -4,34 +4,20 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
 use Time::HiRes qw(usleep);
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(cluster $application $event_table);
 
 my $rounds = $ENV{UNSAFEMV_ROUNDS} || 12;
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
 srand($seed);
 note("UNSAFEMV_SEED=$seed");
 
-my $node = PostgreSQL::Test::Cluster->new('catchup');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "fsync = on\nsynchronous_commit = on\nfull_page_writes = on\n");
-$node->start;
-$node->safe_psql('postgres', <<'SQL');
-CREATE EXTENSION unsafemv;
-CREATE ROLE app;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
-	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
-CREATE INDEX ON app.events (service_id, suid);
-CREATE INDEX ON app.events (service_id, arrived_at);
+my $node = cluster('catchup', "fsync = on\nsynchronous_commit = on\nfull_page_writes = on\n");
+$node->safe_psql('postgres', $application . $event_table . <<'SQL');
 CREATE FUNCTION app.plan(event jsonb) RETURNS jsonb IMMUTABLE RETURN jsonb_build_object('patches', jsonb_build_array(
 	jsonb_build_object('kind', 'add', 'create', true, 'rowKey', 'k' || (event ->> 'k'), 'patch', jsonb_build_object('n', event -> 'n', 'count', 1))));
 SELECT unsafemv.create_view('s', 'v'), unsafemv.attach_projection('s', 'v', 'app.events', 'app.plan');

@@ -4,19 +4,14 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(poll);
+use Unsafemv qw(cluster poll);
 
-my $node = PostgreSQL::Test::Cluster->new('leases');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "fsync = on\nsynchronous_commit = on\nrestart_after_crash = on\n");
-$node->start;
+my $node = cluster('leases', "fsync = on\nsynchronous_commit = on\nrestart_after_crash = on\n");
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE EXTENSION unsafemv;

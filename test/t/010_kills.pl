@@ -9,14 +9,13 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
 use Time::HiRes qw(usleep);
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(poll);
+use Unsafemv qw(cluster $application poll);
 
 my $rounds = $ENV{UNSAFEMV_ROUNDS} || ($ENV{UNSAFEMV_SLOW} ? 50 : 5);
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
@@ -24,10 +23,7 @@ srand($seed);
 note("UNSAFEMV_SEED=$seed");
 
 my $dir = PostgreSQL::Test::Utils::tempdir;
-my $node = PostgreSQL::Test::Cluster->new('kills');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', <<'CONF');
+my $node = cluster('kills', <<'CONF');
 fsync = on
 synchronous_commit = on
 full_page_writes = on
@@ -42,22 +38,13 @@ unsafemv.worker_role = 'app'
 unsafemv.worker_naptime = 50ms
 unsafemv.worker_lease = 2s
 CONF
-$node->start;
 
 # View v is fed by the trigger and follow; its window is short, so that events come
 # late now and then, and rebuilds have something to repair.  View w is fed by calls;
 # its safe lane folds only what no transaction can add to any more (advisory lock 7),
 # so its reads never close; nothing of it is kept longer than needed.
-$node->safe_psql('postgres', <<'SQL');
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
+$node->safe_psql('postgres', $application . <<'SQL');
 CREATE SEQUENCE app.numbers;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
 CREATE TABLE app.events (service_id text NOT NULL DEFAULT 's', event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
 	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (service_id, event_id));
 CREATE UNIQUE INDEX ON app.events (service_id, suid);

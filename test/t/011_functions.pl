@@ -13,13 +13,9 @@ use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
 use Calls qw($setup @writes @reads @global %other);
-use Unsafemv qw(answer session);
+use Unsafemv qw(cluster answer session);
 
-my $node = PostgreSQL::Test::Cluster->new('functions');
-$node->init(allows_streaming => 1);
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "max_prepared_transactions = 100\n");
-$node->start;
+my $node = cluster('functions', "max_prepared_transactions = 100\n", allows_streaming => 1);
 $node->safe_psql('postgres', $setup);
 
 # Ends the call at the statement asked for.

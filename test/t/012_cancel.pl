@@ -8,28 +8,15 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(session);
+use Unsafemv qw(cluster $application $event_table session);
 
 my $events = $ENV{UNSAFEMV_SLOW} ? 20000 : 4000;
-my $node = PostgreSQL::Test::Cluster->new('cancel');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "shared_buffers = 256MB\nautovacuum = off\nmax_wal_size = 4GB\nfsync = off\n");
-$node->start;
-$node->safe_psql('postgres', <<"SQL");
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
+my $node = cluster('cancel', "shared_buffers = 256MB\nautovacuum = off\nmax_wal_size = 4GB\nfsync = off\n");
+$node->safe_psql('postgres', $application . $event_table . <<"SQL");
 CREATE FUNCTION app.plan(event jsonb) RETURNS jsonb IMMUTABLE RETURN CASE WHEN (event ->> 'n')::bigint % 2 = 0
 	THEN jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k' || (event ->> 'n'), 'value', jsonb_build_object('n', event -> 'n', 'pad', repeat('x', 100)))))
 	ELSE jsonb_build_object('patches', jsonb_build_array(jsonb_build_object('kind', 'add', 'create', true, 'rowKey', 'k' || (event ->> 'n')::bigint % 5000, 'patch', jsonb_build_object('n', event -> 'n')))) END;
@@ -37,10 +24,6 @@ CREATE FUNCTION app.batch(first bigint, last bigint) RETURNS jsonb LANGUAGE sql 
 	SELECT jsonb_agg(jsonb_build_object('eventId', 'e' || n, 'suid', app.pos(n)::text, 'mutations', app.plan(jsonb_build_object('n', n)))) FROM generate_series(first, last) n \$\$;
 CREATE TABLE app.batches (name text, events jsonb);
 INSERT INTO app.batches VALUES ('low', app.batch(1, $events)), ('high', app.batch($events + 1, 2 * $events));
-CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
-	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
-CREATE INDEX ON app.events (service_id, suid);
-CREATE INDEX ON app.events (service_id, arrived_at);
 SQL
 
 my $session = session($node->connstr('postgres') . ' user=app');

@@ -5,12 +5,11 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(session);
+use Unsafemv qw(cluster $application $event_table session);
 
 plan skip_all => 'prlimit (util-linux) and /proc are needed'
   if system('prlimit --pid $$ --as >/dev/null 2>&1') != 0 || !-r "/proc/$$/status";
@@ -19,30 +18,14 @@ my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
 srand($seed);
 note("UNSAFEMV_SEED=$seed");
 
-my $node = PostgreSQL::Test::Cluster->new('memory');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "autovacuum = off\njit = off\nmax_parallel_workers_per_gather = 0\n");
-$node->start;
-$node->safe_psql('postgres', <<'SQL');
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
+my $node = cluster('memory', "autovacuum = off\njit = off\nmax_parallel_workers_per_gather = 0\n");
+$node->safe_psql('postgres', $application . $event_table . <<'SQL');
 CREATE FUNCTION app.plan(event jsonb) RETURNS jsonb IMMUTABLE RETURN jsonb_build_object(
 	'upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k' || (event ->> 'n'), 'value', jsonb_build_object('n', event -> 'n', 'pad', repeat('x', 500)))),
 	'patches', jsonb_build_array(jsonb_build_object('kind', 'append', 'create', true, 'rowKey', 'p' || (event ->> 'n')::bigint % 50, 'patch', jsonb_build_object('l', event -> 'n'))));
 CREATE FUNCTION app.batch(first bigint, last bigint) RETURNS jsonb LANGUAGE sql AS $$
 	SELECT jsonb_agg(jsonb_build_object('eventId', 'e' || n, 'suid', app.pos(n)::text, 'mutations', app.plan(jsonb_build_object('n', n)))) FROM generate_series(first, last) n $$;
 CREATE TABLE app.batches AS SELECT 'low' AS name, app.batch(1, 5000) AS events UNION ALL SELECT 'high', app.batch(5001, 10000);
-CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
-	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
-CREATE INDEX ON app.events (service_id, suid);
-CREATE INDEX ON app.events (service_id, arrived_at);
 INSERT INTO app.events SELECT 'f', 'e' || n, app.pos(n), jsonb_build_object('n', n) FROM generate_series(1, 5000) n;
 SELECT unsafemv.create_view('s', 'v', indexes => '[{"id": "n", "type": "integer", "path": "n"}]');
 SELECT unsafemv.create_view('f', 'v'), unsafemv.attach_projection('f', 'v', 'app.events', 'app.plan');

@@ -5,27 +5,13 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(answer);
+use Unsafemv qw(cluster $application answer);
 
-my $node = PostgreSQL::Test::Cluster->new('prepared');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "max_prepared_transactions = 10\n");
-$node->start;
-$node->safe_psql('postgres', <<'SQL');
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
+my $node = cluster('prepared', "max_prepared_transactions = 10\n");
+$node->safe_psql('postgres', $application . <<'SQL');
 CREATE TABLE app.events (service_id text NOT NULL DEFAULT 's', event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL DEFAULT '{}',
 	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE INDEX ON app.events (service_id, suid);

@@ -5,19 +5,15 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
 use Calls qw($setup @reads);
-use Unsafemv qw(answer poll session);
+use Unsafemv qw(cluster answer poll session);
 
 my $dir = PostgreSQL::Test::Utils::tempdir;
-my $node = PostgreSQL::Test::Cluster->new('copies');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->start;
+my $node = cluster('copies');
 $node->safe_psql('postgres', $setup);
 $node->safe_psql('postgres', <<'SQL');
 SET ROLE app;

@@ -6,22 +6,15 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
 use Calls qw($setup @writes @reads);
-use Unsafemv qw(answer session);
+use Unsafemv qw(cluster answer session);
 
-my @nodes = map { PostgreSQL::Test::Cluster->new($_) } qw(publisher subscriber);
-for my $node (@nodes)
-{
-	$node->init(allows_streaming => 'logical');
-	$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-	$node->start;
-	$node->safe_psql('postgres', $setup);
-}
+my @nodes = map { cluster($_, '', allows_streaming => 'logical') } qw(publisher subscriber);
+$_->safe_psql('postgres', $setup) for @nodes;
 my ($publisher, $subscriber) = @nodes;
 my @tables = qw(services views generations rows unsafe_rows index_entries receipts markers findings projections lags);
 

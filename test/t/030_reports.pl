@@ -4,21 +4,18 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Test::More;
 use IPC::Run;
 use Time::HiRes qw(usleep);
+use FindBin;
+use lib $FindBin::RealBin;
+use Unsafemv qw(cluster);
 
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));
 srand($seed);
 note("UNSAFEMV_SEED=$seed");
 
-my $node = PostgreSQL::Test::Cluster->new('reports');
-$node->init;
-$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}));
-$node->append_conf('postgresql.conf', "max_prepared_transactions = 10\n");
-$node->start;
+my $node = cluster('reports', "max_prepared_transactions = 10\n");
 $node->safe_psql('postgres', <<'SQL');
 CREATE DATABASE other;
 CREATE EXTENSION unsafemv;

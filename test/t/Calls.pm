@@ -5,23 +5,12 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use Unsafemv qw($application $event_table);
 
 our @EXPORT_OK = qw($setup @writes @reads @global %other);
 
 # Roles, an event table, procedure prepare(service) and function state(service).
-our $setup = <<'SQL';
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
-CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
-	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
-CREATE INDEX ON app.events (service_id, suid);
-CREATE INDEX ON app.events (service_id, arrived_at);
+our $setup = $application . $event_table . <<'SQL';
 CREATE FUNCTION app.plan(event jsonb) RETURNS jsonb IMMUTABLE RETURN event -> 'plan';
 CREATE TRIGGER deliver AFTER INSERT ON app.events REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION unsafemv.deliver();
 

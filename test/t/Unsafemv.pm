@@ -5,10 +5,41 @@ use warnings;
 
 use Exporter 'import';
 use IPC::Run;
+use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
 
-our @EXPORT_OK = qw(poll answer session);
+our @EXPORT_OK = qw(cluster $application $event_table poll answer session);
+
+# The extension, and an ordinary role with a schema of its own, which the session goes on as.
+our $application = <<'SQL';
+CREATE EXTENSION unsafemv;
+CREATE ROLE app LOGIN;
+GRANT USAGE ON SCHEMA unsafemv TO app;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
+GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
+CREATE SCHEMA app AUTHORIZATION app;
+SET ROLE app;
+CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
+SQL
+
+our $event_table = <<'SQL';
+CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
+	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
+CREATE INDEX ON app.events (service_id, suid);
+CREATE INDEX ON app.events (service_id, arrived_at);
+SQL
+
+# A server that runs and finds the extension, with more lines of configuration.
+sub cluster
+{
+	my ($name, $conf, %init) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(%init);
+	$node->append_conf('postgresql.conf', slurp_file($ENV{UNSAFEMV_CONF}) . ($conf // ''));
+	$node->start;
+	return $node;
+}
 
 # poll_query_until for a server that is going down or coming up: that one writes the
 # query to psql's standard input and dies of a broken pipe when psql cannot connect.
