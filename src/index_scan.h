@@ -52,7 +52,8 @@ enum ScanRowColumn
 	/* of both lanes */
 	ROW_KEY, ROW_VALUE, ROW_VERSION, ROW_SUID,
 	/* tentative rows only */
-	ROW_TOMBSTONE, ROW_ENTRIES, ROW_KEPT, ROW_BASE_SUID
+	ROW_TOMBSTONE, ROW_ENTRIES, ROW_KEPT, ROW_BASE_SUID,
+	ROW_COLUMNS
 };
 enum ScanEntryColumn
 {

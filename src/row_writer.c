@@ -15,48 +15,88 @@
 #include "kept.h"
 #include "row_writer.h"
 
-static Jsonb *
-jsonb_column(uint64 row, int column)
+/* Columns of a row by enum ScanRowColumn, of a result or under a scan. */
+typedef struct RowColumns
 {
-	bool		isnull;
-	Datum		value = statement_value(row, column, &isnull);
+	Datum		values[ROW_COLUMNS];
+	bool		nulls[ROW_COLUMNS];
+} RowColumns;
 
-	return isnull ? NULL : DatumGetJsonbPCopy(value);
+static void
+columns_of_result(uint64 row, int first, const enum ScanRowColumn *order, int count, RowColumns *result)
+{
+	for (int i = 0; i < count; i++)
+		result->values[order[i]] = statement_value(row, first + i, &result->nulls[order[i]]);
+}
+
+static void
+columns_of_scan(const DirectScan *scan, int count, RowColumns *result)
+{
+	for (int i = 0; i < count; i++)
+		result->values[i] = index_scan_value(scan, i, &result->nulls[i]);
+}
+
+static Jsonb *
+jsonb_column(const RowColumns *columns, int column)
+{
+	return columns->nulls[column] ? NULL : DatumGetJsonbPCopy(columns->values[column]);
+}
+
+static bool
+suid_column(const RowColumns *columns, int column, Suid *result)
+{
+	if (!columns->nulls[column])
+		*result = *DatumGetSuidP(columns->values[column]);
+	return !columns->nulls[column];
+}
+
+/* Into zeros; what an entry of a safe row is stands in a table of its own. */
+static void
+read_safe(const RowColumns *columns, RowImage *result)
+{
+	result->present = true;
+	(void) suid_column(columns, ROW_SUID, &result->source_suid);
+	result->row_version = DatumGetInt64(columns->values[ROW_VERSION]);
+	result->value = jsonb_column(columns, ROW_VALUE);
+}
+
+/* Into zeros, which stay for a key that this call has claimed. */
+static void
+read_tentative(const RowColumns *columns, TentativeRow *result)
+{
+	if (columns->nulls[ROW_TOMBSTONE])
+		return;
+	result->exists = true;
+	(void) suid_column(columns, ROW_SUID, &result->source_suid);
+	result->row_version = DatumGetInt64(columns->values[ROW_VERSION]);
+	if (!DatumGetBool(columns->values[ROW_TOMBSTONE]))
+	{
+		read_safe(columns, &result->image);
+		kept_entries_from_jsonb(jsonb_column(columns, ROW_ENTRIES), false,
+								&result->image.nentries, &result->image.entries);
+	}
+	kept_from_jsonb(jsonb_column(columns, ROW_KEPT), &result->nkept, &result->kept);
+	result->kept_allocated = result->nkept;
+	result->has_base = suid_column(columns, ROW_BASE_SUID, &result->base_suid);
 }
 
 void
 row_writer_read_tentative(uint64 row, int first, TentativeRow *result)
 {
-	bool		isnull;
-	Datum		value;
+	static const enum ScanRowColumn order[] = {ROW_SUID, ROW_VERSION, ROW_TOMBSTONE, ROW_VALUE,
+	ROW_ENTRIES, ROW_KEPT, ROW_BASE_SUID};
+	RowColumns	columns;
 
 	memset(result, 0, sizeof(TentativeRow));
-	if (!statement_suid(row, first, &result->source_suid))
-		return;
-	value = statement_value(row, first + 2, &isnull);
-	if (isnull)
-		return;					/* a key this call has claimed */
-
-	result->exists = true;
-	result->row_version = DatumGetInt64(statement_value(row, first + 1, &isnull));
-	if (!DatumGetBool(value))
-	{
-		result->image.present = true;
-		result->image.value = jsonb_column(row, first + 3);
-		result->image.row_version = result->row_version;
-		result->image.source_suid = result->source_suid;
-		kept_entries_from_jsonb(jsonb_column(row, first + 4), false,
-								&result->image.nentries, &result->image.entries);
-	}
-	kept_from_jsonb(jsonb_column(row, first + 5), &result->nkept, &result->kept);
-	result->kept_allocated = result->nkept;
-	result->has_base = statement_suid(row, first + 6, &result->base_suid);
+	columns_of_result(row, first, order, lengthof(order), &columns);
+	read_tentative(&columns, result);
 }
 
 void
 row_writer_read_safe(uint64 row, int first, RowImage *result, int *nall, IndexEntry **all_entries)
 {
-	bool		isnull;
+	static const enum ScanRowColumn order[] = {ROW_SUID, ROW_VERSION, ROW_VALUE, ROW_ENTRIES};
+	RowColumns	columns;
 	Jsonb	   *entries;
 
 	memset(result, 0, sizeof(RowImage));
@@ -65,50 +105,14 @@ row_writer_read_safe(uint64 row, int first, RowImage *result, int *nall, IndexEn
 		*nall = 0;
 		*all_entries = NULL;
 	}
-	if (!statement_suid(row, first, &result->source_suid))
+	columns_of_result(row, first, order, lengthof(order), &columns);
+	if (columns.nulls[ROW_SUID])
 		return;
-	result->present = true;
-	result->row_version = DatumGetInt64(statement_value(row, first + 1, &isnull));
-	result->value = jsonb_column(row, first + 2);
-	entries = jsonb_column(row, first + 3);
+	read_safe(&columns, result);
+	entries = jsonb_column(&columns, ROW_ENTRIES);
 	kept_entries_from_jsonb(entries, false, &result->nentries, &result->entries);
 	if (nall != NULL)
 		kept_entries_from_jsonb(entries, true, nall, all_entries);
-}
-
-static Jsonb *
-scan_jsonb(const DirectScan *scan, int column)
-{
-	bool		isnull;
-	Datum		value = index_scan_value(scan, column, &isnull);
-
-	return isnull ? NULL : DatumGetJsonbPCopy(value);
-}
-
-/* As row_writer_read_tentative, the row under a scan. */
-static void
-scan_tentative(const DirectScan *scan, TentativeRow *result)
-{
-	bool		isnull;
-	bool		tombstone = DatumGetBool(index_scan_value(scan, ROW_TOMBSTONE, &isnull));
-
-	if (isnull)
-		return;					/* a key this call has claimed */
-	result->exists = true;
-	(void) index_scan_suid(scan, ROW_SUID, &result->source_suid);
-	result->row_version = DatumGetInt64(index_scan_value(scan, ROW_VERSION, &isnull));
-	if (!tombstone)
-	{
-		result->image.present = true;
-		result->image.value = scan_jsonb(scan, ROW_VALUE);
-		result->image.row_version = result->row_version;
-		result->image.source_suid = result->source_suid;
-		kept_entries_from_jsonb(scan_jsonb(scan, ROW_ENTRIES), false,
-								&result->image.nentries, &result->image.entries);
-	}
-	kept_from_jsonb(scan_jsonb(scan, ROW_KEPT), &result->nkept, &result->kept);
-	result->kept_allocated = result->nkept;
-	result->has_base = index_scan_suid(scan, ROW_BASE_SUID, &result->base_suid);
 }
 
 /* The explicit entries of the safe row with this key. */
@@ -155,6 +159,7 @@ scan_rows(const View *view, int64 generation, Datum *keys, int count, TentativeR
 	DirectScan	scans[lengthof(kinds)];
 	int			wanted = bases == NULL ? 1 : lengthof(kinds);
 	int			open = 0;
+	RowColumns	columns;
 
 	while (open < wanted && index_scan_open(&scans[open], kinds[open]))
 		open++;
@@ -167,15 +172,14 @@ scan_rows(const View *view, int64 generation, Datum *keys, int count, TentativeR
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (index_scan_find(&scans[0], keys[i]))
-			scan_tentative(&scans[0], &rows[i]);
+		{
+			columns_of_scan(&scans[0], ROW_COLUMNS, &columns);
+			read_tentative(&columns, &rows[i]);
+		}
 		if (bases != NULL && index_scan_find(&scans[1], keys[i]))
 		{
-			bool		isnull;
-
-			bases[i].present = true;
-			bases[i].value = scan_jsonb(&scans[1], ROW_VALUE);
-			bases[i].row_version = DatumGetInt64(index_scan_value(&scans[1], ROW_VERSION, &isnull));
-			(void) index_scan_suid(&scans[1], ROW_SUID, &bases[i].source_suid);
+			columns_of_scan(&scans[1], ROW_TOMBSTONE, &columns);
+			read_safe(&columns, &bases[i]);
 			scan_entries(&scans[2], keys[i], &bases[i]);
 		}
 	}
