@@ -9,7 +9,8 @@ use IPC::Run;
 use Time::HiRes qw(usleep);
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(cluster $application $event_table);
+use Application qw($application $event_table);
+use Unsafemv qw(cluster);
 
 my $rounds = $ENV{UNSAFEMV_ROUNDS} || 12;
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));

@@ -15,7 +15,8 @@ use IPC::Run;
 use Time::HiRes qw(usleep);
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(cluster $application poll);
+use Application qw($application);
+use Unsafemv qw(cluster poll);
 
 my $rounds = $ENV{UNSAFEMV_ROUNDS} || ($ENV{UNSAFEMV_SLOW} ? 50 : 5);
 my $seed = $ENV{UNSAFEMV_SEED} || int(rand(1_000_000_000));

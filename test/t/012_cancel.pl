@@ -12,7 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(cluster $application $event_table session);
+use Application qw($application $event_table);
+use Unsafemv qw(cluster session);
 
 my $events = $ENV{UNSAFEMV_SLOW} ? 20000 : 4000;
 my $node = cluster('cancel', "shared_buffers = 256MB\nautovacuum = off\nmax_wal_size = 4GB\nfsync = off\n");

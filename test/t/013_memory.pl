@@ -9,7 +9,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(cluster $application $event_table session);
+use Application qw($application $event_table);
+use Unsafemv qw(cluster session);
 
 plan skip_all => 'prlimit (util-linux) and /proc are needed'
   if system('prlimit --pid $$ --as >/dev/null 2>&1') != 0 || !-r "/proc/$$/status";

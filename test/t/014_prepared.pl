@@ -8,7 +8,8 @@ use warnings;
 use Test::More;
 use FindBin;
 use lib $FindBin::RealBin;
-use Unsafemv qw(cluster $application answer);
+use Application qw($application);
+use Unsafemv qw(cluster answer);
 
 my $node = cluster('prepared', "max_prepared_transactions = 10\n");
 $node->safe_psql('postgres', $application . <<'SQL');

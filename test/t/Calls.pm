@@ -4,8 +4,8 @@ package Calls;
 use strict;
 use warnings;
 
+use Application qw($application $event_table);
 use Exporter 'import';
-use Unsafemv qw($application $event_table);
 
 our @EXPORT_OK = qw($setup @writes @reads @global %other);
 

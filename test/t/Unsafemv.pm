@@ -9,26 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
 
-our @EXPORT_OK = qw(cluster $application $event_table poll answer session);
-
-# The extension, and an ordinary role with a schema of its own, which the session goes on as.
-our $application = <<'SQL';
-CREATE EXTENSION unsafemv;
-CREATE ROLE app LOGIN;
-GRANT USAGE ON SCHEMA unsafemv TO app;
-GRANT EXECUTE ON ALL ROUTINES IN SCHEMA unsafemv TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA unsafemv TO app;
-CREATE SCHEMA app AUTHORIZATION app;
-SET ROLE app;
-CREATE FUNCTION app.pos(n bigint) RETURNS unsafemv.suid IMMUTABLE RETURN unsafemv.suid_from_position(n);
-SQL
-
-our $event_table = <<'SQL';
-CREATE TABLE app.events (service_id text NOT NULL, event_id text NOT NULL, suid unsafemv.suid NOT NULL, event jsonb NOT NULL,
-	arrived_at timestamptz NOT NULL DEFAULT clock_timestamp() - interval '1 hour');
-CREATE INDEX ON app.events (service_id, suid);
-CREATE INDEX ON app.events (service_id, arrived_at);
-SQL
+our @EXPORT_OK = qw(cluster poll answer session);
 
 # A server that runs and finds the extension, with more lines of configuration.
 sub cluster
