@@ -269,7 +269,9 @@ unsafemv.databases = 'postgres, postgres'
 unsafemv.worker_role = 'runner'
 restart_after_crash = on
 CONF
-$node->restart;
+# A restart would start what runs, without its instrument (test/bin/instrument).
+$node->stop;
+$node->start;
 eventually("SELECT ($workers) = 2", 'shared_preload_libraries: a worker for each name');
 is(query("SELECT DISTINCT usename FROM pg_stat_activity WHERE backend_type = 'unsafemv worker'"), 'runner', 'as the role that is set');
 query(q{SELECT attach('shared', 'v' || n) FROM generate_series(1, 6) n});
