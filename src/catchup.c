@@ -546,12 +546,17 @@ find_present(PresentRow *rows, int count, text *row_key)
 	return bsearch(&wanted, rows, count, sizeof(PresentRow), compare_present);
 }
 
-/* The present values of these keys, as an object. */
+/* The present values of these keys, as an object; what it takes to make is freed. */
 static Jsonb *
 rows_object(PresentRow *rows, int count, Datum *keys, int nkeys)
 {
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext scratch = AllocSetContextCreate(caller, "unsafemv rows", ALLOCSET_DEFAULT_SIZES);
 	JsonbParseState *state = NULL;
+	Jsonb	   *object;
+	Jsonb	   *result;
 
+	MemoryContextSwitchTo(scratch);
 	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	for (int i = 0; i < nkeys; i++)
 	{
@@ -570,7 +575,12 @@ rows_object(PresentRow *rows, int count, Datum *keys, int nkeys)
 			JsonbToJsonbValue(row->image.value, &member);
 		(void) pushJsonbValue(&state, WJB_VALUE, &member);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	object = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	MemoryContextSwitchTo(caller);
+	result = palloc(VARSIZE(object));
+	memcpy(result, object, VARSIZE(object));
+	MemoryContextDelete(scratch);
+	return result;
 }
 
 /* Read the rows of all keys that the events' plans depend on; sorted, each once. */
@@ -641,6 +651,7 @@ plan_events(Chunk *chunk, SourceEvent *sources, int count)
 		SourceEvent *source = &sources[i];
 		Event	   *event = &events[i];
 		const SkippedEvent *skipped = find_skipped(chunk, source->event_id);
+		Jsonb	   *present = NULL;
 		Jsonb	   *plan;
 
 		CHECK_FOR_INTERRUPTS();
@@ -654,8 +665,9 @@ plan_events(Chunk *chunk, SourceEvent *sources, int count)
 								   source->event_id, &source->suid, skipped->detail);
 			continue;
 		}
-		plan = projection_plan(projection, source->event_id, source->event,
-							   with_rows ? rows_object(rows, nrows, keys[i], nkeys[i]) : NULL);
+		if (with_rows)
+			present = rows_object(rows, nrows, keys[i], nkeys[i]);
+		plan = projection_plan(projection, source->event_id, source->event, present);
 		projection_parse(projection, source->event_id, &source->suid, plan, &event->plan);
 		for (int j = 0; with_rows && j < event->plan.nkeys; j++)
 		{
@@ -664,6 +676,8 @@ plan_events(Chunk *chunk, SourceEvent *sources, int count)
 			if (row != NULL)
 				(void) fold_step(&row->image, &event->suid, &event->plan.keys[j], true);
 		}
+		if (present != NULL && plan != present)
+			pfree(present);
 	}
 	return events;
 }

@@ -7,8 +7,8 @@
  * arrive, the result is the same.  Events at or below the head are pruned whenever
  * the row is touched.  Pure: the same arguments give the same result; nothing but
  * the arguments is read or written.  Results are of the caller's memory context;
- * intermediate values of a refold are freed at once, so that a hot key costs
- * memory for its list, not for every step over it.
+ * intermediate values are freed at once, so that a hot key costs memory for its
+ * events, not for every step over them.
  */
 #include "postgres.h"
 
@@ -17,85 +17,179 @@
 
 #include "fold.h"
 
-static void
-set_entries(RowImage *image, const IndexEntry *more, int nmore, bool keep)
-{
-	int			before = keep ? image->nentries : 0;
-	IndexEntry *entries = palloc(Max(before + nmore, 1) * sizeof(IndexEntry));
+/* From here on a value of at least this size is patched in a context of its own. */
+#define LARGE_VALUE		1024
 
-	if (before > 0)
-		memcpy(entries, image->entries, before * sizeof(IndexEntry));
-	if (nmore > 0)
-		memcpy(entries + before, more, nmore * sizeof(IndexEntry));
-	image->entries = entries;
-	image->nentries = index_entry_set(entries, before + nmore);
+/* Give up the image's value (entries), unless "before" still has it. */
+static void
+release_value(RowImage *image, const RowImage *before)
+{
+	if (image->owns_value && (before == NULL || image->value != before->value))
+		pfree(image->value);
+	image->value = NULL;
+	image->owns_value = false;
 }
 
 static void
-remove_entries(RowImage *image, const text *index_id)
+release_entries(RowImage *image, const RowImage *before)
 {
-	IndexEntry *entries = palloc(Max(image->nentries, 1) * sizeof(IndexEntry));
-	int			count = 0;
+	if (image->owns_entries && (before == NULL || image->entries != before->entries))
+		pfree(image->entries);
+	image->entries = NULL;
+	image->nentries = 0;
+	image->owns_entries = false;
+}
 
-	for (int i = 0; i < image->nentries; i++)
-		if (index_id != NULL &&
-			mutation_compare_text(image->entries[i].index_id, index_id) != 0)
-			entries[count++] = image->entries[i];
+/* What else points to the image now, or outlives it, keeps what it has. */
+static void
+share_image(RowImage *image)
+{
+	image->owns_value = false;
+	image->owns_entries = false;
+}
+
+static void
+replace_entries(RowImage *image, const RowImage *before, IndexEntry *entries, int count)
+{
+	release_entries(image, before);
 	image->entries = entries;
 	image->nentries = count;
+	image->owns_entries = true;
+}
+
+/* The entries of "count" operations, with what is there if "keep". */
+static void
+set_entries(RowImage *image, const RowImage *before, const Operation *operations, int count, bool keep)
+{
+	int			total = keep ? image->nentries : 0;
+	IndexEntry *entries;
+
+	for (int i = 0; i < count; i++)
+		total += operations[i].nentries;
+	entries = palloc(Max(total, 1) * sizeof(IndexEntry));
+	total = keep ? image->nentries : 0;
+	if (total > 0)
+		memcpy(entries, image->entries, total * sizeof(IndexEntry));
+	for (int i = 0; i < count; i++)
+	{
+		if (operations[i].nentries > 0)
+			memcpy(entries + total, operations[i].entries, operations[i].nentries * sizeof(IndexEntry));
+		total += operations[i].nentries;
+	}
+	replace_entries(image, before, entries, index_entry_set(entries, total));
+}
+
+/* Take the indexes of "count" operations (NULL: all) out. */
+static void
+remove_entries(RowImage *image, const RowImage *before, const Operation *operations, int count)
+{
+	IndexEntry *entries = palloc(Max(image->nentries, 1) * sizeof(IndexEntry));
+	int			left = image->nentries;
+
+	if (left > 0)
+		memcpy(entries, image->entries, left * sizeof(IndexEntry));
+	for (int i = 0; i < count; i++)
+	{
+		const text *index_id = operations[i].index_id;
+		int			kept = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		for (int j = 0; j < left; j++)
+			if (index_id != NULL && mutation_compare_text(entries[j].index_id, index_id) != 0)
+				entries[kept++] = entries[j];
+		left = kept;
+	}
+	replace_entries(image, before, entries, left);
+}
+
+/* A patch of a large value leaves a multiple of it behind. */
+static Jsonb *
+patch_value(const Operation *operation, Jsonb *target)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext scratch;
+	Jsonb	   *patched;
+	Jsonb	   *result;
+
+	if (VARSIZE(operation->value) + (target == NULL ? 0 : VARSIZE(target)) < LARGE_VALUE)
+		return merge_patch_apply(operation->patch_kind, target, operation->value);
+	scratch = AllocSetContextCreate(caller, "unsafemv patch", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(scratch);
+	patched = merge_patch_apply(operation->patch_kind, target, operation->value);
+	MemoryContextSwitchTo(caller);
+	result = palloc(VARSIZE(patched));
+	memcpy(result, patched, VARSIZE(patched));
+	MemoryContextDelete(scratch);
+	return result;
 }
 
 bool
 fold_step(RowImage *image, const Suid *suid, const KeyOperations *operations, bool strict)
 {
 	RowImage	before = *image;
+	int			run;
 
-	for (int i = 0; i < operations->count; i++)
+	for (int i = 0; i < operations->count; i += run)
 	{
 		const Operation *operation = &operations->operations[i];
+		Jsonb	   *value;
 
+		/* Operations on entries come one an entry: a run of them is one step. */
+		for (run = 1; operation->kind >= OPERATION_UNINDEX && i + run < operations->count &&
+			 operation[run].kind == operation->kind; run++)
+			;
+		CHECK_FOR_INTERRUPTS();
 		switch (operation->kind)
 		{
 			case OPERATION_DELETE:
+				release_value(image, &before);
+				release_entries(image, &before);
 				memset(image, 0, sizeof(RowImage));
 				break;
 			case OPERATION_UPSERT:
+				release_value(image, &before);
+				release_entries(image, &before);
 				image->present = true;
 				image->value = operation->value;
 				image->row_version = operation->row_version;
 				image->source_suid = *suid;
-				image->nentries = 0;
-				image->entries = NULL;
 				break;
 			case OPERATION_PATCH:
 				if (!image->present && !operation->create)
 				{
 					if (strict)
 					{
+						release_value(image, &before);
+						release_entries(image, &before);
 						*image = before;
 						return false;
 					}
 					break;
 				}
-				image->value = merge_patch_apply(operation->patch_kind,
-												 image->present ? image->value : NULL,
-												 operation->value);
+				value = patch_value(operation, image->present ? image->value : NULL);
+				release_value(image, &before);
+				image->value = value;
+				image->owns_value = true;
 				image->present = true;
 				image->row_version = operation->row_version;
 				image->source_suid = *suid;
 				if (operation->nentries > 0)
-					set_entries(image, operation->entries, operation->nentries, false);
+					set_entries(image, &before, operation, 1, false);
 				break;
 			case OPERATION_UNINDEX:
 				if (image->present)
-					remove_entries(image, operation->index_id);
+					remove_entries(image, &before, operation, run);
 				break;
 			case OPERATION_INDEX:
 				if (image->present)
-					set_entries(image, operation->entries, operation->nentries, true);
+					set_entries(image, &before, operation, run, true);
 				break;
 		}
 	}
+	if (before.value != image->value)
+		release_value(&before, NULL);
+	if (before.entries != image->entries)
+		release_entries(&before, NULL);
 	return true;
 }
 
@@ -131,8 +225,9 @@ fold_counts(const TentativeRow *row, const Suid *head)
 
 /* An event that leaves exactly this image, whatever was there before. */
 static void
-snapshot_event(const RowImage *image, const Suid *suid, KeptEvent *event)
+snapshot_event(RowImage *image, const Suid *suid, KeptEvent *event)
 {
+	share_image(image);
 	event->suid = *suid;
 	event->operations.row_key = NULL;
 	event->operations.count = 1;
@@ -187,7 +282,7 @@ live_events(TentativeRow *row, const Suid *head)
 		row->nkept = 1;
 		return;
 	}
-	while (head != NULL && suid_compare(&row->kept[dead].suid, head) <= 0)
+	while (head != NULL && dead < row->nkept && suid_compare(&row->kept[dead].suid, head) <= 0)
 		dead++;
 	row->nkept -= dead;
 	if (dead > 0)
@@ -198,35 +293,10 @@ live_events(TentativeRow *row, const Suid *head)
 static void
 fold_events(const RowImage *base, const KeptEvent *events, int count, RowImage *result)
 {
-	MemoryContext caller = CurrentMemoryContext;
-	MemoryContext scratch;
-
 	*result = *base;
-	if (count == 0)
-		return;
-	if (count == 1)
-	{
-		(void) fold_step(result, &events[0].suid, &events[0].operations, false);
-		return;
-	}
-
-	scratch = AllocSetContextCreate(caller, "unsafemv fold", ALLOCSET_DEFAULT_SIZES);
-	MemoryContextSwitchTo(scratch);
+	share_image(result);
 	for (int i = 0; i < count; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
 		(void) fold_step(result, &events[i].suid, &events[i].operations, false);
-	}
-	MemoryContextSwitchTo(caller);
-	if (result->present)
-	{
-		Jsonb	   *value = palloc(VARSIZE(result->value));
-
-		memcpy(value, result->value, VARSIZE(result->value));
-		result->value = value;
-		set_entries(result, NULL, 0, true);
-	}
-	MemoryContextDelete(scratch);
 }
 
 bool
@@ -266,8 +336,15 @@ kept_bytes(const TentativeRow *row)
 		const KeyOperations *operations = &row->kept[i].operations;
 
 		for (int j = 0; j < operations->count; j++)
-			if (operations->operations[j].value != NULL)
-				total += VARSIZE(operations->operations[j].value);
+		{
+			const Operation *operation = &operations->operations[j];
+
+			if (operation->value != NULL)
+				total += VARSIZE(operation->value);
+			for (int k = 0; k < operation->nentries; k++)
+				total += sizeof(IndexEntry) +
+					(operation->entries[k].text_value != NULL ? VARSIZE_ANY(operation->entries[k].text_value) : 0);
+		}
 	}
 	return total;
 }
@@ -292,6 +369,15 @@ cap_kept(TentativeRow *row, const RowImage *base)
 		row->nkept -= half - 1;
 		memmove(row->kept, row->kept + half - 1, row->nkept * sizeof(KeptEvent));
 	}
+}
+
+/* The image from the base and all events. */
+static void
+refold(TentativeRow *row, const RowImage *base)
+{
+	release_value(&row->image, NULL);
+	release_entries(&row->image, NULL);
+	fold_events(base, row->kept, row->nkept, &row->image);
 }
 
 /* The rest of the row follows from its list of events, its base and its image. */
@@ -321,7 +407,7 @@ fold_refresh(TentativeRow *row, const Suid *head, const RowImage *base)
 		row->exists = false;
 		return;
 	}
-	fold_events(base, row->kept, row->nkept, &row->image);
+	refold(row, base);
 	settle_row(row, base);
 }
 
@@ -330,14 +416,20 @@ fold_judge(const TentativeRow *row, const Suid *head, const RowImage *base,
 		   const Suid *suid, const KeyOperations *operations, bool *left_as_is)
 {
 	RowImage	before;
-	RowImage	after;
 	KeyVerdict	verdict;
+	bool		present;
 
 	*left_as_is = false;
 	if (!fold_counts(row, head))
+	{
 		before = *base;
+		share_image(&before);
+	}
 	else if (suid_compare(suid, &row->source_suid) > 0 && !fold_stale(row, head, base))
+	{
 		before = row->image;
+		share_image(&before);
+	}
 	else
 	{
 		TentativeRow copy = *row;
@@ -362,12 +454,17 @@ fold_judge(const TentativeRow *row, const Suid *head, const RowImage *base,
 		pfree(copy.kept);
 	}
 
-	verdict = fold_verdict(before.present, operations);
-	if (!before.present && verdict != KEY_APPLIED)
+	/* Of the row before only whether it was there counts. */
+	present = before.present;
+	release_value(&before, NULL);
+	release_entries(&before, NULL);
+
+	verdict = fold_verdict(present, operations);
+	if (!present && verdict != KEY_APPLIED)
 	{
-		after = before;
-		(void) fold_step(&after, suid, operations, false);
-		*left_as_is = !after.present;
+		memset(&before, 0, sizeof(RowImage));
+		(void) fold_step(&before, suid, operations, false);
+		*left_as_is = !before.present;
 	}
 	return verdict;
 }
@@ -381,7 +478,10 @@ fold_insert(TentativeRow *row, const Suid *head, const RowImage *base,
 	int			place;
 
 	if (!fold_counts(row, head))
+	{
 		row->image = *base;
+		share_image(&row->image);
+	}
 	live_events(row, head);
 	for (place = row->nkept; place > 0; place--)
 		if (suid_compare(&row->kept[place - 1].suid, suid) < 0)
@@ -403,7 +503,7 @@ fold_insert(TentativeRow *row, const Suid *head, const RowImage *base,
 		(void) fold_step(&row->image, suid, operations, false);
 	cut_superseded(row);
 	if (!append)
-		fold_events(base, row->kept, row->nkept, &row->image);
+		refold(row, base);
 	cap_kept(row, base);
 	settle_row(row, base);
 }

@@ -16,6 +16,13 @@ typedef struct RowImage
 	Suid		source_suid;
 	int			nentries;		/* explicit entries only, a sorted set */
 	IndexEntry *entries;
+
+	/*
+	 * Made by the fold and pointed to by nobody else: the next step may free
+	 * it.  Do not fold on in a copy of an image and in the image itself.
+	 */
+	bool		owns_value;
+	bool		owns_entries;
 } RowImage;
 
 /* What one event above the head did to the key. */

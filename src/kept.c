@@ -4,8 +4,9 @@
  *	  carries them.
  *
  * Guarantees: writing and reading back gives the same structs, digit by digit.
- * The format is our own, hence malformed input is an internal error.  Pure;
- * results are of the caller's memory context.
+ * Reading trusts nothing, as whoever may write the tables may have written them: what
+ * is not in our format is an error.  Pure; results are of the caller's memory
+ * context.
  */
 #include "postgres.h"
 
@@ -138,21 +139,69 @@ kept_entries_to_jsonb(const IndexEntry *entries, int count)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
 }
 
+/* ---------- reading ---------- */
+
+#define MALFORMED(expected) \
+	ereport(ERROR, \
+			(errcode(ERRCODE_DATA_CORRUPTED), \
+			 errmsg("malformed kept events or index entries: %s expected", expected), \
+			 errhint("Only the extension's functions write its tables; rebuild the view.")))
+
+static JsonbContainer *
+root_array(Jsonb *jsonb)
+{
+	if (!JB_ROOT_IS_ARRAY(jsonb) || JB_ROOT_IS_SCALAR(jsonb))
+		MALFORMED("array");
+	return &jsonb->root;
+}
+
+static JsonbContainer *
+value_array(const JsonbValue *value)
+{
+	if (value == NULL || value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+		MALFORMED("array");
+	return value->val.binary.data;
+}
+
+static JsonbContainer *
+value_object(const JsonbValue *value)
+{
+	if (value == NULL || value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
+		MALFORMED("object");
+	return value->val.binary.data;
+}
+
+static const JsonbValue *
+value_string(const JsonbValue *value)
+{
+	if (value == NULL || value->type != jbvString)
+		MALFORMED("string");
+	return value;
+}
+
 static text *
 value_text(const JsonbValue *value)
 {
-	if (value->type != jbvString)
-		elog(ERROR, "malformed kept data: string expected");
-	return jsonb_string_text(value);
+	return jsonb_string_text(value_string(value));
 }
 
 static int64
 value_integer(const JsonbValue *value)
 {
-	int64		result;
+	int64		result = 0;
 
-	if (!index_entry_integer(value, &result))
-		elog(ERROR, "malformed kept data: integer expected");
+	if (value == NULL || !index_entry_integer(value, &result))
+		MALFORMED("integer");
+	return result;
+}
+
+static double
+value_real(const JsonbValue *value)
+{
+	double		result = 0;
+
+	if (value == NULL || !index_entry_real(value, &result))
+		MALFORMED("number");
 	return result;
 }
 
@@ -165,18 +214,18 @@ read_entries(JsonbContainer *array, bool derived, int *count, IndexEntry **entri
 	*entries = palloc0(Max(total, 1) * sizeof(IndexEntry));
 	for (int i = 0; i < total; i++)
 	{
-		JsonbContainer *element = getIthJsonbValueFromContainer(array, i)->val.binary.data;
+		JsonbContainer *element = value_array(getIthJsonbValueFromContainer(array, i));
 		IndexEntry *entry = &(*entries)[found];
-		JsonbValue *type;
+		const JsonbValue *type;
 		JsonbValue *value;
 
 		entry->derived = JsonContainerSize(element) > 3;
 		if (entry->derived && !derived)
 			continue;
 		entry->index_id = value_text(getIthJsonbValueFromContainer(element, 0));
-		type = getIthJsonbValueFromContainer(element, 1);
+		type = value_string(getIthJsonbValueFromContainer(element, 1));
 		if (!index_entry_type(type->val.string.val, type->val.string.len, &entry->type))
-			elog(ERROR, "malformed kept data: unknown value type");
+			MALFORMED("value type");
 		value = getIthJsonbValueFromContainer(element, 2);
 		switch (entry->type)
 		{
@@ -187,8 +236,7 @@ read_entries(JsonbContainer *array, bool derived, int *count, IndexEntry **entri
 				entry->integer_value = value_integer(value);
 				break;
 			case INDEX_REAL:
-				if (!index_entry_real(value, &entry->real_value))
-					elog(ERROR, "malformed kept data: number expected");
+				entry->real_value = value_real(value);
 				break;
 		}
 		found++;
@@ -202,7 +250,7 @@ kept_entries_from_jsonb(Jsonb *array, bool derived, int *count, IndexEntry **ent
 	*count = 0;
 	*entries = NULL;
 	if (array != NULL)
-		read_entries(&array->root, derived, count, entries);
+		read_entries(root_array(array), derived, count, entries);
 }
 
 static const char *const operation_names[] = {
@@ -290,52 +338,67 @@ member(JsonbContainer *object, const char *name)
 static void
 read_operation(JsonbContainer *object, Operation *operation)
 {
-	JsonbValue *value = member(object, "do");
+	const JsonbValue *name = value_string(member(object, "do"));
+	JsonbValue *value;
 	int			kind = 0;
 
 	memset(operation, 0, sizeof(Operation));
-	while (kind < (int) lengthof(operation_names) &&
-		   !(value != NULL && value->type == jbvString && jsonb_string_is(value, operation_names[kind])))
+	while (kind < (int) lengthof(operation_names) && !jsonb_string_is(name, operation_names[kind]))
 		kind++;
 	if (kind == (int) lengthof(operation_names))
-		elog(ERROR, "malformed kept data: unknown operation");
+		MALFORMED("operation");
 	operation->kind = (OperationKind) kind;
 
-	if ((value = member(object, "version")) != NULL)
-		operation->row_version = value_integer(value);
-	if ((value = member(object, "value")) != NULL)
+	if (operation->kind == OPERATION_UPSERT || operation->kind == OPERATION_PATCH)
+	{
+		operation->row_version = value_integer(member(object, "version"));
+		value = member(object, "value");
+		if (value == NULL)
+			MALFORMED("value");
 		operation->value = JsonbValueToJsonb(value);
-	if ((value = member(object, "kind")) != NULL &&
-		!merge_patch_kind(value->val.string.val, value->val.string.len, &operation->patch_kind))
-		elog(ERROR, "malformed kept data: unknown patch kind");
-	operation->create = member(object, "create") != NULL;
+	}
+	if (operation->kind == OPERATION_PATCH)
+	{
+		name = value_string(member(object, "kind"));
+		if (!merge_patch_kind(name->val.string.val, name->val.string.len, &operation->patch_kind))
+			MALFORMED("patch kind");
+		if (!merge_patch_operand_valid(operation->patch_kind, operation->value))
+			MALFORMED("operand of the patch kind");
+		operation->create = member(object, "create") != NULL;
+	}
 	if ((value = member(object, "indexId")) != NULL)
 		operation->index_id = value_text(value);
 	if ((value = member(object, "entries")) != NULL)
-		read_entries(value->val.binary.data, true, &operation->nentries, &operation->entries);
+		read_entries(value_array(value), true, &operation->nentries, &operation->entries);
 }
 
 void
 kept_from_jsonb(Jsonb *array, int *count, KeptEvent **events)
 {
+	JsonbContainer *root;
+
 	*count = 0;
 	*events = NULL;
 	if (array == NULL)
 		return;
-	*count = JB_ROOT_COUNT(array);
+	root = root_array(array);
+	*count = JsonContainerSize(root);
 	*events = palloc0(Max(*count, 1) * sizeof(KeptEvent));
 	for (int i = 0; i < *count; i++)
 	{
-		JsonbContainer *object = getIthJsonbValueFromContainer(&array->root, i)->val.binary.data;
-		JsonbValue *suid = member(object, "suid");
-		JsonbContainer *operations = member(object, "ops")->val.binary.data;
-		KeyOperations *target = &(*events)[i].operations;
+		JsonbContainer *object = value_object(getIthJsonbValueFromContainer(root, i));
+		const JsonbValue *suid = value_string(member(object, "suid"));
+		JsonbContainer *operations = value_array(member(object, "ops"));
+		KeptEvent  *event = &(*events)[i];
+		KeyOperations *target = &event->operations;
 
-		(void) suid_parse(suid->val.string.val, suid->val.string.len, &(*events)[i].suid, NULL);
+		(void) suid_parse(suid->val.string.val, suid->val.string.len, &event->suid, NULL);
+		if (i > 0 && suid_compare(&event[-1].suid, &event->suid) >= 0)
+			MALFORMED("greater SUID");
 		target->count = JsonContainerSize(operations);
 		target->operations = palloc(Max(target->count, 1) * sizeof(Operation));
 		for (int j = 0; j < target->count; j++)
-			read_operation(getIthJsonbValueFromContainer(operations, j)->val.binary.data,
+			read_operation(value_object(getIthJsonbValueFromContainer(operations, j)),
 						   &target->operations[j]);
 	}
 }

@@ -34,6 +34,7 @@
 #include "page.h"
 #include "page_scan.h"
 #include "registry.h"
+#include "row_writer.h"
 
 /* What the rows of composed_page may take: what a jsonb array can hold. */
 #define PAGE_MAX_BYTES	(256 * 1024 * 1024 - 1)
@@ -206,6 +207,8 @@ unsafemv_refold(PG_FUNCTION_ARGS)
 	row.source_suid = row.kept[row.nkept - 1].suid;
 	if (!PG_ARGISNULL(4))
 	{
+		if (PG_ARGISNULL(2) || PG_ARGISNULL(3))
+			elog(ERROR, "refold on half a base");
 		base.present = true;
 		base.value = PG_GETARG_JSONB_P(2);
 		base.row_version = PG_GETARG_INT64(3);
@@ -606,6 +609,8 @@ json_receive(TupleTableSlot *slot, DestReceiver *self)
 	executor = MemoryContextSwitchTo(receiver->context);
 
 	/* The array points into these copies until it is serialised. */
+	if (slot->tts_isnull[1])
+		row_writer_no_value();
 	receiver->last_key = DatumGetTextPCopy(slot->tts_values[0]);
 	row_value = DatumGetJsonbPCopy(slot->tts_values[1]);
 	receiver->last_suid = DatumGetTextPCopy(slot->tts_values[3]);

@@ -24,6 +24,7 @@
 #include "kept.h"
 #include "page_scan.h"
 #include "registry.h"
+#include "row_writer.h"
 
 /* ---------------------------------------------------------------------------
  * The gate
@@ -227,6 +228,8 @@ read_tentative(const DirectScan *scan, DirectScan *safe, const ReadState *state,
 	/* NULL: a key that a running call of this transaction has claimed */
 	result->hidden = DatumGetBool(index_scan_value(scan, ROW_TOMBSTONE, &isnull)) || isnull;
 	result->value = index_scan_value(scan, ROW_VALUE, &isnull);
+	if (isnull && !result->hidden)
+		row_writer_no_value();
 	result->row_version = index_scan_value(scan, ROW_VERSION, &isnull);
 }
 

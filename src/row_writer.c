@@ -50,6 +50,15 @@ suid_column(const RowColumns *columns, int column, Suid *result)
 	return !columns->nulls[column];
 }
 
+void
+row_writer_no_value(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("row without a value that is no tombstone"),
+			 errhint("Only the extension's functions write its tables; rebuild the view.")));
+}
+
 /* Into zeros; what an entry of a safe row is stands in a table of its own. */
 static void
 read_safe(const RowColumns *columns, RowImage *result)
@@ -58,6 +67,8 @@ read_safe(const RowColumns *columns, RowImage *result)
 	(void) suid_column(columns, ROW_SUID, &result->source_suid);
 	result->row_version = DatumGetInt64(columns->values[ROW_VERSION]);
 	result->value = jsonb_column(columns, ROW_VALUE);
+	if (result->value == NULL)
+		row_writer_no_value();
 }
 
 /* Into zeros, which stay for a key that this call has claimed. */

@@ -23,6 +23,9 @@ extern void row_writer_read_tentative(uint64 row, int first, TentativeRow *resul
 extern void row_writer_read_safe(uint64 row, int first, RowImage *result,
 								 int *nall, IndexEntry **all_entries);
 
+/* The error for a tentative row that the table's writers did not make. */
+extern void row_writer_no_value(void);
+
 /*
  * The tentative rows of keys and, unless "bases" is NULL, the safe rows under
  * them, in the active snapshot; zeros where there is none.
