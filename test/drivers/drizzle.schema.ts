@@ -1,0 +1,12 @@
+import { customType, index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+
+const suid = customType<{ data: string }>({ dataType: () => "unsafemv.suid" });
+
+export const item = pgTable("drizzle_item", { id: text().primaryKey(), name: text().notNull() });
+export const event = pgTable("drizzle_event", {
+	serviceId: text("service_id").notNull(),
+	eventId: text("event_id").primaryKey(),
+	suid: suid().notNull(),
+	event: jsonb().notNull(),
+	arrivedAt: timestamp("arrived_at", { withTimezone: true }).defaultNow().notNull(),
+}, (t) => [index("drizzle_suid").on(t.serviceId, t.suid), index("drizzle_arrived").on(t.serviceId, t.arrivedAt)]);
