@@ -3,6 +3,4 @@ export default {
 	schema: "./drizzle.schema.ts",
 	dbCredentials: { host: process.env.PGHOST, port: Number(process.env.PGPORT), user: process.env.PGUSER, database: process.env.PGDATABASE, ssl: false },
 	schemaFilter: (process.env.SCHEMAS ?? "public").split(","),
-	// The database has tables of the other tests, too.
-	tablesFilter: (process.env.TABLES ?? "*").split(","),
 };

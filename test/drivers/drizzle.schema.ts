@@ -1,6 +1,7 @@
 import { customType, index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
-const suid = customType<{ data: string }>({ dataType: () => "unsafemv.suid" });
+// drizzle-kit quotes a type's name as a whole: schema unsafemv has to be in the search path.
+const suid = customType<{ data: string }>({ dataType: () => "suid" });
 
 export const item = pgTable("drizzle_item", { id: text().primaryKey(), name: text().notNull() });
 export const event = pgTable("drizzle_event", {

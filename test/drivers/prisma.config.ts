@@ -18,7 +18,7 @@ export default defineConfig({
 	engine: "js",
 	schema: "schema.prisma",
 	adapter: async () => {
-		const factory: any = new PrismaPg({ host: process.env.PGHOST, port: Number(process.env.PGPORT), user: process.env.PGUSER, database: process.env.PGDATABASE });
+		const factory: any = new PrismaPg({ host: process.env.PGHOST, port: Number(process.env.PGPORT), user: process.env.PGUSER, database: process.env.PGDATABASE, allowExitOnIdle: true });
 		const connect = factory.connect.bind(factory);
 		factory.connect = async () => systemTypes(await connect());
 		return factory;
