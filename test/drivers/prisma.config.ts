@@ -13,6 +13,13 @@ const systemTypes = (adapter: any) => {
 	return adapter;
 };
 
+// db push leaves a timer of a minute behind, for which the process would stay.
+const setTimeout = globalThis.setTimeout;
+globalThis.setTimeout = ((...call: any[]) => {
+	const timer: any = (setTimeout as any)(...call);
+	return call[1] >= 10000 ? timer.unref() : timer;
+}) as any;
+
 export default defineConfig({
 	experimental: { adapter: true },
 	engine: "js",
