@@ -174,6 +174,7 @@ SLOW_TAP = \
 	016_logical
 SLOW_CHECKS = \
 	test/bin/disk_full \
+	test/bin/drivers \
 	test/bin/pooler \
 	test/bin/scale \
 	test/bin/upgrade
