@@ -103,6 +103,7 @@ REGRESS = \
 	security \
 	names \
 	hostile \
+	corrupted \
 	row_security \
 	reports
 ISOLATION = \

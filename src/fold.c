@@ -223,10 +223,11 @@ fold_counts(const TentativeRow *row, const Suid *head)
 	return row->exists && (head == NULL || suid_compare(&row->source_suid, head) > 0);
 }
 
-/* An event that leaves exactly this image, whatever was there before. */
+/* An event that leaves exactly this image, whatever was there before, and takes it over. */
 static void
 snapshot_event(RowImage *image, const Suid *suid, KeptEvent *event)
 {
+	event->owns_value = image->owns_value;
 	share_image(image);
 	event->suid = *suid;
 	event->operations.row_key = NULL;
@@ -349,6 +350,17 @@ kept_bytes(const TentativeRow *row)
 	return total;
 }
 
+/* Give up an event, unless an image still has its value. */
+static void
+release_event(const TentativeRow *row, KeptEvent *event, const RowImage *image)
+{
+	Jsonb	   *value = event->owns_value ? event->operations.operations[0].value : NULL;
+
+	if (value != NULL && value != row->image.value && value != image->value)
+		pfree(value);
+	event->owns_value = false;
+}
+
 /*
  * Beyond the cap, the oldest half becomes one operation at its place; again while
  * few but large operations are beyond it.
@@ -365,6 +377,8 @@ cap_kept(TentativeRow *row, const RowImage *base)
 		if (half == 1 && mutation_is_full(&row->kept[0].operations))
 			half = 2;
 		fold_events(base, row->kept, half, &image);
+		for (int i = 0; i < half; i++)
+			release_event(row, &row->kept[i], &image);
 		snapshot_event(&image, &row->kept[half - 1].suid, &row->kept[half - 1]);
 		row->nkept -= half - 1;
 		memmove(row->kept, row->kept + half - 1, row->nkept * sizeof(KeptEvent));
@@ -391,6 +405,7 @@ settle_row(TentativeRow *row, const RowImage *base)
 	row->base_suid = base->source_suid;
 	if (row->nkept == 1 && mutation_is_full(&row->kept[0].operations))
 	{
+		release_event(row, &row->kept[0], &row->image);
 		row->nkept = 0;
 		row->has_base = false;
 	}
@@ -497,6 +512,7 @@ fold_insert(TentativeRow *row, const Suid *head, const RowImage *base,
 	memmove(row->kept + place + 1, row->kept + place, (row->nkept - place) * sizeof(KeptEvent));
 	row->kept[place].suid = *suid;
 	row->kept[place].operations = *operations;
+	row->kept[place].owns_value = false;
 	row->nkept++;
 
 	if (append)

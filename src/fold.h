@@ -30,6 +30,7 @@ typedef struct KeptEvent
 {
 	Suid		suid;
 	KeyOperations operations;
+	bool		owns_value;		/* of the first operation, as RowImage */
 } KeptEvent;
 
 /*

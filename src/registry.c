@@ -253,6 +253,17 @@ registry_lock_exclusive(const text *service_id, const text *view_id)
 	volatile bool busy = false;
 
 	/*
+	 * A plan function would move the view from under the call that runs it,
+	 * whose lock does not keep out its own transaction.
+	 */
+	if (InSecurityRestrictedOperation())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("cannot change a view within a security-restricted operation"),
+				 errdetail("Service \"%s\", view \"%s\".", mutation_clip(service_id), mutation_clip(view_id)),
+				 errhint("Plan and key functions only read; promote and drop views from outside.")));
+
+	/*
 	 * Named before we queue: afterwards those who queued behind us hold it
 	 * too.
 	 */

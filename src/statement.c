@@ -7,7 +7,9 @@
  * plan made while a table was small must stay right when it is large.  A plan
  * that was invalidated (ANALYZE, DDL) is rebuilt here, with the settings pinned
  * again, before it is used; its pointer is nulled before it is freed, so that an
- * error in between leaves no dangling pointer.
+ * error in between leaves no dangling pointer.  A statement may fire a trigger that
+ * comes back here: while one runs, no plan is freed, an invalid one is planned again
+ * in its place.
  *
  * The public functions pin search_path, hence a saved plan is never re-analysed
  * because a caller changed it.
@@ -42,10 +44,13 @@
 typedef struct RolePlans
 {
 	Oid			role;
+	struct RolePlans *next;		/* of retired ones */
 	SPIPlanPtr	plans[STATEMENT_COUNT];
 } RolePlans;
 
 static RolePlans *role_plans[STATEMENT_MAX_ROLES];
+static RolePlans *retired = NULL;	/* to be freed when no statement runs */
+static int	running = 0;		/* statements under way, one inside another */
 static Oid	suid_type = InvalidOid;
 static Oid	suid_array_type = InvalidOid;
 
@@ -167,15 +172,25 @@ pin_settings(void)
 	return level;
 }
 
+/* Make the plan, unless it is valid, with the settings pinned. */
+static void
+plan_now(SPIPlanPtr plan)
+{
+	int			level = pin_settings();
+	CachedPlan *generic = SPI_plan_get_cached_plan(plan);
+
+	if (generic != NULL)
+		ReleaseCachedPlan(generic, CurrentResourceOwner);
+	AtEOXact_GUC(true, level);
+}
+
 static SPIPlanPtr
 build_plan(StatementKind kind)
 {
 	const StatementText *text = &statement_texts[kind];
 	int			nargs;
 	Oid			types[STATEMENT_MAX_ARGUMENTS];
-	int			level;
 	SPIPlanPtr	plan;
-	CachedPlan *generic;
 
 	if (text->sql == NULL)
 		elog(ERROR, "statement %d has no text", (int) kind);
@@ -185,23 +200,17 @@ build_plan(StatementKind kind)
 	for (int i = 0; i < nargs; i++)
 		types[i] = argument_type(text->arguments[i]);
 
-	level = pin_settings();
 	plan = SPI_prepare_cursor(text->sql, nargs, types, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
 		elog(ERROR, "could not prepare statement %d: %s", (int) kind,
 			 SPI_result_code_string(SPI_result));
 
-	/*
-	 * Plan now, while the settings are pinned; after keeping, which would
-	 * throw the plan away.
-	 */
+	/* After keeping, which would throw the plan away. */
 	if (SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not keep plan of statement %d", (int) kind);
 	PG_TRY();
 	{
-		generic = SPI_plan_get_cached_plan(plan);
-		if (generic != NULL)
-			ReleaseCachedPlan(generic, CurrentResourceOwner);
+		plan_now(plan);
 	}
 	PG_CATCH();
 	{
@@ -209,7 +218,6 @@ build_plan(StatementKind kind)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	AtEOXact_GUC(true, level);
 	return plan;
 }
 
@@ -243,7 +251,17 @@ current_role_plans(void)
 	if (i == STATEMENT_MAX_ROLES)
 	{
 		i--;
-		free_plans(role_plans[i]);
+		role_plans[i]->next = retired;
+		retired = role_plans[i];
+		role_plans[i] = NULL;
+	}
+	while (running == 0 && retired != NULL)
+	{
+		RolePlans  *oldest = retired;
+
+		retired = oldest->next;
+		free_plans(oldest);
+		pfree(oldest);
 	}
 	if (role_plans[i] == NULL)
 		role_plans[i] = MemoryContextAllocZero(TopMemoryContext, sizeof(RolePlans));
@@ -263,6 +281,11 @@ valid_plan(StatementKind kind)
 
 	if (plan != NULL && !SPI_plan_is_valid(plan))
 	{
+		if (running > 0)
+		{
+			plan_now(plan);
+			return plan;
+		}
 		plans->plans[kind] = NULL;
 		SPI_freeplan(plan);
 		plan = NULL;
@@ -290,7 +313,16 @@ run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
 		for (int i = 0; i < nargs; i++)
 			spi_nulls[i] = nulls[i] ? 'n' : ' ';
 	}
-	code = SPI_execute_plan(plan, values, nulls != NULL ? spi_nulls : NULL, read_only, 0);
+	running++;
+	PG_TRY();
+	{
+		code = SPI_execute_plan(plan, values, nulls != NULL ? spi_nulls : NULL, read_only, 0);
+	}
+	PG_FINALLY();
+	{
+		running--;
+	}
+	PG_END_TRY();
 	if (code < 0)
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
 	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
@@ -330,7 +362,16 @@ statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestRe
 	options.params = params;
 	options.read_only = true;
 	options.dest = dest;
-	code = SPI_execute_plan_extended(plan, &options);
+	running++;
+	PG_TRY();
+	{
+		code = SPI_execute_plan_extended(plan, &options);
+	}
+	PG_FINALLY();
+	{
+		running--;
+	}
+	PG_END_TRY();
 	if (code < 0)
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
 	MemoryContextSwitchTo(caller);	/* SPI leaves its own */

@@ -107,6 +107,52 @@ for my $policy (qw(raise record))
 }
 $session->run("SELECT unsafemv.begin_rebuild('raise', 'v', 2)");
 starve('promote_generation that replays', 'raise', "SELECT generation, carried, redeliver FROM unsafemv.promote_generation('raise', 'v', 1, 0)");
+# What a call takes is in proportion to its events, not to its events times the row they
+# change: what a fold makes on the way is freed.
+sub lean
+{
+	my ($name, $megabytes, $sql, $more) = @_;
+	$session->quit;
+	$session = session($node->connstr('postgres') . ' user=app');
+	$session->run("SET work_mem = '4MB'; SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', 1); " . ($more // ''));
+	my ($size) = slurp_file("/proc/$session->{pid}/status") =~ /^VmSize:\s+(\d+)/m;
+	limit($size * 1024 + $megabytes * 1024 * 1024);
+	my $out = $session->run($sql);
+	limit('unlimited');
+	my ($peak) = slurp_file("/proc/$session->{pid}/status") =~ /^VmPeak:\s+(\d+)/m;
+	note(sprintf('%s: %d MB', $name, ($peak - $size) / 1024));
+	unlike($out, qr/ERROR/, "$name: done in $megabytes MB");
+	return;
+}
+
+$other->run(<<'SQL');
+SET ROLE app;
+CREATE FUNCTION app.patches(view text, first bigint, last bigint, kind text, patch text) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO app.batches SELECT view, jsonb_agg(jsonb_build_object('eventId', 'e' || n, 'suid', app.pos(n)::text, 'mutations', jsonb_build_object('patches', jsonb_build_array(
+		jsonb_build_object('kind', kind, 'create', true, 'rowKey', 'k', 'patch', format(patch, n)::jsonb))))) FROM generate_series(first, last) n $$;
+SELECT app.patches('append', 1, 4000, 'append', '{"l": %s}'), app.patches('large', 2, 1001, 'json_patch', '{"n": %s}');
+INSERT INTO app.batches SELECT 'one', jsonb_build_object('patches', jsonb_agg(jsonb_build_object('kind', 'append', 'create', true, 'rowKey', 'k', 'patch', jsonb_build_object('l', n)))) FROM generate_series(1, 4000) n;
+INSERT INTO app.batches SELECT 'entries', jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k', 'value', 1)),
+	'indexEntries', (SELECT jsonb_agg(jsonb_build_object('rowKey', 'k', 'indexId', 'i', 'valueType', 'integer', 'value', n)) FROM generate_series(1, 1000) n),
+	'indexDeletes', (SELECT jsonb_agg(jsonb_build_object('rowKey', 'k', 'indexId', 'i' || n)) FROM generate_series(1, 5000) n));
+CREATE FUNCTION app.key(event jsonb) RETURNS text[] IMMUTABLE RETURN ARRAY['k'];
+CREATE FUNCTION app.plan_of_row(event jsonb, present jsonb) RETURNS jsonb IMMUTABLE RETURN jsonb_build_object('patches', jsonb_build_array(
+	jsonb_build_object('kind', 'json_patch', 'create', true, 'rowKey', 'k', 'patch', jsonb_build_object('n', coalesce((present #>> '{k,n}')::bigint, 0) + 1))));
+INSERT INTO app.events SELECT 'rows', 'e' || n, app.pos(n), '{}' FROM generate_series(2, 501) n;
+SELECT unsafemv.create_view('lean', v) FROM unnest(ARRAY['append', 'append safe', 'one', 'large', 'large safe', 'entries']) v;
+SELECT unsafemv.apply_safe('lean', v, NULL, app.pos(1), jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k', 'value', jsonb_build_object('pad', repeat('x', 1000000))))), 'e1') FROM unnest(ARRAY['large', 'large safe']) v;
+SELECT unsafemv.create_view('rows', 'v'), unsafemv.attach_projection('rows', 'v', 'app.events', 'app.plan_of_row', 'app.key');
+SELECT unsafemv.apply_safe('rows', 'v', NULL, app.pos(1), jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', 'k', 'value', jsonb_build_object('pad', repeat('x', 1000000))))), 'e1');
+SQL
+lean('apply_batch, 4,000 elements appended to a row', 48, "SELECT count(*) FROM unsafemv.apply_batch('lean', 'append', " . $batch->('append') . ')');
+lean('apply_safe_batch, 4,000 elements appended to a row', 48, "SELECT unsafemv.apply_safe_batch('lean', 'append safe', NULL, " . $batch->('append') . ')');
+lean('apply, a plan of 4,000 patches of a row', 48, "SELECT unsafemv.apply('lean', 'one', 'e', app.pos(1), " . $batch->('one') . ')');
+lean('apply_batch, 1,000 patches of 1 MB', 48, "SELECT count(*) FROM unsafemv.apply_batch('lean', 'large', " . $batch->('large') . ')');
+lean('apply_safe_batch, 1,000 patches of 1 MB', 48, "SELECT unsafemv.apply_safe_batch('lean', 'large safe', app.pos(1), " . $batch->('large') . ')');
+lean('apply, 1,000 entries and 5,000 entry deletes of a row', 48, "SELECT unsafemv.apply('lean', 'entries', 'e', app.pos(1), " . $batch->('entries') . ')');
+lean('follow, 500 plans made of a row of 1 MB', 48, "CALL unsafemv.follow('rows', 'v')");
+is($other->run("SELECT value -> 'n' FROM unsafemv.query_composed_page('rows', 'v')"), 500, 'follow: each plan saw the row that the one before left');
+
 is($other->run('SELECT * FROM unsafemv.check()'), '', 'check() is empty');
 $_->quit for $session, $other;
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'no crash');
