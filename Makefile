@@ -104,6 +104,7 @@ REGRESS = \
 	names \
 	hostile \
 	corrupted \
+	reentry \
 	row_security \
 	reports
 ISOLATION = \

@@ -97,9 +97,11 @@ lock_generation(SafeStep *step, bool has_generation, int64 generation,
 		if (has_generation || (found && strcmp(state->status, "active") == 0))
 			break;
 
-		/* Another one became active while we waited for the row. */
+		/* Another one became active while we waited for the row? */
 		CHECK_FOR_INTERRUPTS();
 		step->view = registry_current_view(step->view->service_id, step->view->view_id);
+		if (registry_resolve_generation(step->view, false, 0) == step->generation)
+			break;
 	}
 	if (!found)
 		RAISE(MV_INSTANCE_MISSING, errmsg("generation does not exist"),
