@@ -11,8 +11,8 @@
  * A finding is a signal, a sanitizer's report, an error other than those meant for
  * bad input ("cannot happen" has no code of ours), or an answer that breaks a law:
  * a patch applied twice is a patch applied once (RFC 7396, min, max, union), a SUID
- * printed is the SUID read, and events folded in any order of arrival are the
- * events folded in order.
+ * printed is the SUID read, kept events written are the kept events read, and events
+ * folded in any order of arrival are the events folded in order.
  */
 #include "postgres.h"
 
@@ -28,6 +28,7 @@
 #include "compat.h"
 #include "event.h"
 #include "fold.h"
+#include "kept.h"
 #include "merge_patch.h"
 #include "mutation.h"
 #include "suid.h"
@@ -322,6 +323,98 @@ make_plan(void)
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
+/* An entry as a tentative row has it, nearly always a good one. */
+static void
+push_kept_entry(void)
+{
+	static const char *const types[] = {"text", "integer", "real"};
+
+	if (odd())
+	{
+		push_any(WJB_ELEM, 2);
+		return;
+	}
+	push(WJB_BEGIN_ARRAY, NULL);
+	push(WJB_ELEM, odd() ? scalar() : string("i", 1));
+	push(WJB_ELEM, odd() ? scalar() : one_of(types, lengthof(types)));
+	if (!odd())
+		push(WJB_ELEM, scalar());
+	if (take(4) == 0)
+		push(WJB_ELEM, scalar());
+	push(WJB_END_ARRAY, NULL);
+}
+
+/* All but the closing bracket. */
+static void
+push_kept_entries(void)
+{
+	push(WJB_BEGIN_ARRAY, NULL);
+	for (int n = take(3); n > 0; n--)
+		push_kept_entry();
+}
+
+static void
+push_kept_operation(void)
+{
+	static const char *const kinds[] = {"json_patch", "add", "min", "max", "append", "union"};
+	static const char *const names[] = {"delete", "upsert", "patch", "unindex", "index"};
+
+	if (odd())
+	{
+		push_any(WJB_ELEM, 1);
+		return;
+	}
+	push(WJB_BEGIN_OBJECT, NULL);
+	member("do", odd() ? scalar() : one_of(names, lengthof(names)));
+	if (!odd())
+		member("version", number());
+	if (!odd())
+	{
+		push(WJB_KEY, string("value", 5));
+		push_any(WJB_VALUE, 2);
+	}
+	if (!odd())
+		member("kind", one_of(kinds, lengthof(kinds)));
+	if (take(2))
+		member("create", scalar());
+	if (take(4) == 0)
+		member("indexId", odd() ? scalar() : string("i", 1));
+	if (take(2))
+	{
+		push(WJB_KEY, string("entries", 7));
+		push_kept_entries();
+		push(WJB_END_ARRAY, NULL);
+	}
+	push(WJB_END_OBJECT, NULL);
+}
+
+/* Kept events as a tentative row has them, nearly always good ones. */
+static Jsonb *
+make_kept(void)
+{
+	state = NULL;
+	push(WJB_BEGIN_ARRAY, NULL);
+	for (int n = take(4), place = 1; n > 0; n--, place += odd() ? 0 : 1)
+	{
+		char	   *suid = psprintf("%030d", place);
+
+		if (odd())
+		{
+			push_any(WJB_ELEM, 1);
+			continue;
+		}
+		push(WJB_BEGIN_OBJECT, NULL);
+		member("suid", odd() ? scalar() : string(suid, strlen(suid)));
+		push(WJB_KEY, string("ops", 3));
+		push(WJB_BEGIN_ARRAY, NULL);
+		for (int i = take(4); i > 0; i--)
+			push_kept_operation();
+		push(WJB_END_ARRAY, NULL);
+		push(WJB_END_OBJECT, NULL);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL));
+}
+
 /* ---------- the rooms ---------- */
 
 static void
@@ -484,6 +577,43 @@ fuzz_fold(void)
 		law(same_image(&row.image, &ordered), "folded in any order of arrival, events are the events in order");
 }
 
+static void
+fuzz_kept(void)
+{
+	Jsonb	   *kept = odd() ? make_json(false) : make_kept();
+	DeclaredIndexes declared = {0};
+	RowImage	base = {0};
+	TentativeRow row = {0};
+	TentativeRow again = {0};
+	Jsonb	   *written;
+	IndexEntry *entries;
+	int			count;
+
+	if (take(2))
+	{
+		base.present = true;
+		base.value = make_json(take(2));
+		base.row_version = 1;
+		state = NULL;
+		push_kept_entries();
+		kept_entries_from_jsonb(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_ARRAY, NULL)), take(2), &base.nentries, &base.entries);
+	}
+	kept_from_jsonb(kept, &row.nkept, &row.kept);
+	if (row.nkept == 0)
+		return;
+	written = kept_to_jsonb(row.kept, row.nkept);
+	kept_from_jsonb(written, &again.nkept, &again.kept);
+	law(same_json(written, kept_to_jsonb(again.kept, again.nkept)), "kept events written are the kept events read");
+	row.kept_allocated = row.nkept;
+	row.exists = true;
+	row.source_suid = row.kept[row.nkept - 1].suid;
+	fold_refresh(&row, take(2) ? &row.kept[0].suid : NULL, &base);
+	if (!row.exists)
+		return;
+	fold_entries(&row.image, &declared, &count, &entries);
+	(void) kept_entries_to_jsonb(entries, count);
+}
+
 static int
 run(const uint8_t *data, size_t size)
 {
@@ -498,7 +628,7 @@ run(const uint8_t *data, size_t size)
 	MemoryContextSwitchTo(work);
 	PG_TRY();
 	{
-		switch (take(6))
+		switch (take(7))
 		{
 			case 0:
 				fuzz_suid();
@@ -515,6 +645,9 @@ run(const uint8_t *data, size_t size)
 			case 4:
 				fuzz_events();
 				break;
+			case 5:
+				fuzz_kept();
+				break;
 			default:
 				fuzz_fold();
 		}
@@ -526,8 +659,8 @@ run(const uint8_t *data, size_t size)
 		MemoryContextSwitchTo(work);
 		error = CopyErrorData();
 		FlushErrorState();
-		/* A code word of ours; or what numeric says of its input. */
-		if (error->constraint_name == NULL && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION)
+		/* A code word of ours; what kept data is not; or what numeric says of its input. */
+		if (error->constraint_name == NULL && error->sqlerrcode != ERRCODE_DATA_CORRUPTED && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION)
 		{
 			fprintf(stderr, "fuzz: unexpected error: %s %s\n", unpack_sql_state(error->sqlerrcode), error->message);
 			abort();
