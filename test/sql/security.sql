@@ -144,9 +144,54 @@ CALL unsafemv.follow('security', 'v') \gset
 SET ROLE regress_secret;
 UPDATE unsafemv.projections SET attached_role = 'regress_writer' WHERE attached_role = 'regress_secret';
 SELECT attached_role FROM unsafemv.projections WHERE source = 'regress_work.events' ORDER BY 1;
+-- nor by leaving behind what would run later, as the caller: a deferred trigger, a held cursor, a temporary table
+SET ROLE regress_admin;
+CREATE TABLE regress_work.bait (n int);
+CREATE TABLE regress_work.caught (by_role name);
+CREATE FUNCTION regress_work.spring() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_work.caught VALUES (current_user); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER spring AFTER INSERT ON regress_work.bait DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION regress_work.spring();
+CREATE FUNCTION regress_work.spring_now() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO regress_work.caught VALUES (current_user); RETURN 1; END $$;
+CREATE FUNCTION regress_work.leave(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE event ->> 'do';
+    RETURN jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', event ->> 'do', 'value', 1)));
+END $$;
+CREATE FUNCTION regress_work.leave_keys(event jsonb) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN EXECUTE event ->> 'do'; RETURN '{}'; END $$;
+CREATE FUNCTION regress_work.keyed(event jsonb, rows jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$;
+SELECT unsafemv.create_view('later', v), unsafemv.attach_projection('later', v, 'regress_work.events', 'regress_work.leave') FROM unnest(ARRAY['follow', 'deliver']) v;
+SELECT unsafemv.create_view('later', 'keys'), unsafemv.attach_projection('later', 'keys', 'regress_work.events', 'regress_work.keyed', 'regress_work.leave_keys');
+INSERT INTO regress_work.events VALUES ('later', 'e1', unsafemv.suid_from_position(1), '{"do": "INSERT INTO regress_work.bait VALUES (1)"}');
+RESET ROLE;
+CALL unsafemv.follow('later', 'follow') \gset
+\echo :folded :stop
+CALL unsafemv.follow('later', 'keys') \gset
+\echo :folded :stop
+CALL unsafemv.rebuild_and_promote('later', 'follow', 1) \gset
+\echo :stop
+SELECT view_id, f.generation, f.detail ->> 'error' AS error FROM unsafemv.findings f JOIN unsafemv.views USING (service_id, view_no) WHERE service_id = 'later' ORDER BY 1, 2;
+-- the trigger, under both policies
+CREATE TRIGGER deliver AFTER INSERT ON regress_work.events REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION unsafemv.deliver('on_error=record', 'on_error.follow=raise');
+\set VERBOSITY terse
+INSERT INTO regress_work.events VALUES ('later', 'e2', unsafemv.suid_from_position(2), '{"do": "INSERT INTO regress_work.bait VALUES (2)"}');
+\set VERBOSITY default
+SELECT unsafemv.detach_projection('later', 'follow');
+INSERT INTO regress_work.events VALUES ('later', 'e3', unsafemv.suid_from_position(3), '{"do": "INSERT INTO regress_work.bait VALUES (3)"}'),
+    ('later', 'e4', unsafemv.suid_from_position(4), '{"do": "DECLARE held CURSOR WITH HOLD FOR SELECT regress_work.spring_now()"}'), ('later', 'e5', unsafemv.suid_from_position(5), '{"do": "CREATE TEMP TABLE pg_class (oid oid)"}');
+SELECT view_id, event_id, detail ->> 'error' AS error FROM unsafemv.findings JOIN unsafemv.views USING (service_id, view_no) WHERE service_id = 'later' AND kind = 'unsafe-failure' ORDER BY 1, 2;
+DROP TRIGGER deliver ON regress_work.events;
+-- the replay of a promotion
+SELECT unsafemv.create_view('replayed', 'v');
+SELECT outcome FROM unsafemv.apply('replayed', 'v', 'e1', unsafemv.suid_from_position(1), '{"upserts": [{"rowKey": "k", "value": 1}]}');
+INSERT INTO regress_work.events VALUES ('replayed', 'e1', unsafemv.suid_from_position(1), '{"do": "INSERT INTO regress_work.bait VALUES (4)"}', clock_timestamp());
+SET ROLE regress_admin;
+SELECT unsafemv.attach_projection('replayed', 'v', 'regress_work.events', 'regress_work.leave'), unsafemv.begin_rebuild('replayed', 'v', 2);
+RESET ROLE;
+SELECT * FROM unsafemv.promote_generation('replayed', 'v', 1, 0);
+SELECT (SELECT count(*) FROM regress_work.caught) AS caught, (SELECT count(*) FROM regress_work.bait) AS bait, (SELECT count(*) FROM pg_cursors WHERE is_holdable) AS held, to_regclass('pg_temp.pg_class') AS temporary;
 SET ROLE regress_admin;
 SELECT unsafemv.attach_projection('security', 'v', 'regress_work.events', 'regress_work.steal');
 SELECT unsafemv.drop_view('security', 'v'), unsafemv.drop_view('security', 'w');
+SELECT sum(unsafemv.drop_view(service_id, view_id)) AS remaining FROM unsafemv.views WHERE service_id IN ('later', 'replayed');
 RESET ROLE;
 SELECT * FROM unsafemv.check('security');
 SET client_min_messages = warning;
