@@ -226,6 +226,36 @@ RESET ROLE;
 \set VERBOSITY terse
 INSERT INTO events VALUES ('cancel', 'e1', s(1), 'item', '{}');
 
+-- nor is what says nothing about the event: raised as it is under either policy, and nothing is written; the last two
+-- are the function's own
+CREATE FUNCTION raising(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'code'; END $$;
+CREATE FUNCTION keyed_raising(event jsonb, rows jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION raising_keys(event jsonb) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'code'; END $$;
+CREATE FUNCTION raised(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    word text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'recorded';
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+    GET STACKED DIAGNOSTICS word = CONSTRAINT_NAME;
+    RETURN coalesce(nullif(word, ''), SQLSTATE);
+END $$;
+-- policies: of view items raise, of the others record
+SELECT create_view('codes plan', 'v'), create_view('codes plan raise', 'items'), create_view('codes keys', 'v'), create_view('codes keys raise', 'items');
+SET ROLE deliver_owner;
+SELECT attach_projection('codes plan', 'v', 'events', 'raising'), attach_projection('codes plan raise', 'items', 'events', 'raising'),
+    attach_projection('codes keys', 'v', 'events', 'keyed_raising', 'raising_keys'), attach_projection('codes keys raise', 'items', 'events', 'keyed_raising', 'raising_keys');
+RESET ROLE;
+SELECT code, a[1] AS plan_record, a[2] AS plan_raise, a[3] AS keys_record, a[4] AS keys_raise
+FROM unnest(ARRAY['40001', '40P01', '40003', '53000', '53100', '53200', '53300', '57014', '57P01', '58000', '58030', '22012', 'P0001']) WITH ORDINALITY AS c(code, n), LATERAL (SELECT array_agg(raised(
+    format('INSERT INTO events VALUES (%L, %L, s(%s), %L, %L)', service, 'e' || n, n, 'item', jsonb_build_object('code', code))) ORDER BY k) AS a
+    FROM unnest(ARRAY['codes plan', 'codes plan raise', 'codes keys', 'codes keys raise']) WITH ORDINALITY AS s(service, k)) x ORDER BY n;
+-- a lock that the function itself did not wait for
+SELECT service, raised(format('INSERT INTO events VALUES (%L, %L, s(99), %L, %L)', service, 'e99', 'item', '{"code": "55P03"}')) FROM unnest(ARRAY['codes plan raise', 'codes keys raise']) service;
+SELECT service_id, event_id, kind, attempts, detail ->> 'error' AS error FROM findings WHERE service_id LIKE 'codes%' ORDER BY service_id COLLATE "C", event_id;
+SELECT (SELECT count(*) FROM receipts WHERE service_id LIKE 'codes%') AS receipts, (SELECT string_agg(service_id || ' ' || event_id, ', ' ORDER BY service_id COLLATE "C", event_id) FROM events WHERE service_id LIKE 'codes%') AS events;
+
 -- other names and types of columns
 CREATE TABLE store (
     position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -324,7 +354,7 @@ SELECT * FROM unsafemv.check();
 
 SET client_min_messages = warning;
 DROP SCHEMA deliver_test CASCADE;
-SELECT drop_view(service_id, view_id) FROM unsafemv.views WHERE service_id IN ('shop', 'other', 'cancel', 'solo', 'wide', 'many', 'who') ORDER BY service_id, view_no;
+SELECT drop_view(service_id, view_id) FROM unsafemv.views WHERE service_id IN ('shop', 'other', 'cancel', 'solo', 'wide', 'many', 'who') OR service_id LIKE 'codes%' ORDER BY service_id, view_no;
 DROP OWNED BY deliver_owner;
 DROP OWNED BY deliver_writer;
 DROP ROLE deliver_owner, deliver_writer;

@@ -238,6 +238,41 @@ SELECT kind, event_id, resolved, detail - 'role' AS detail FROM found WHERE serv
 SELECT skip_event('poison', 'v', NULL, 'reason');
 SELECT skip_event('poison', 'v', 'e', NULL);
 
+-- what says nothing about the event comes out as it is, is not counted, and leaves nothing
+SET ROLE follow_owner;
+CREATE FUNCTION raising(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'code'; END $$;
+SELECT create_view('codes', 'v'), attach_projection('codes', 'v', 'events', 'raising');
+RESET ROLE;
+CALL store('codes', 1, '{"code": "53000"}');
+CALL follow('codes', 'v');
+UPDATE events SET event = '{"code": "53100"}' WHERE service_id = 'codes';
+CALL follow('codes', 'v');
+UPDATE events SET event = '{"code": "53200"}' WHERE service_id = 'codes';
+CALL follow('codes', 'v');
+UPDATE events SET event = '{"code": "57014"}' WHERE service_id = 'codes';
+CALL follow('codes', 'v');
+UPDATE events SET event = '{"code": "58030"}' WHERE service_id = 'codes';
+CALL follow('codes', 'v');
+CALL rebuild('codes', 'v', 1);
+SELECT (SELECT count(*) FROM found WHERE service_id = 'codes') AS findings, p.attempts, p.last_stop, (SELECT count(*) FROM receipts r WHERE r.service_id = 'codes') AS receipts,
+    (SELECT string_agg(coalesce(last_suid::text, '-'), ' ') FROM generations g WHERE g.service_id = 'codes') AS heads FROM projections p WHERE p.service_id = 'codes';
+SELECT drop_view('codes', 'v');
+-- a collision is tried again, more often than an event that fails is
+SET ROLE follow_owner;
+CREATE SEQUENCE tries;
+CREATE FUNCTION colliding(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('follow_test.tries') % 4 > 0 THEN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'code'; END IF;
+    RETURN jsonb_build_object('upserts', jsonb_build_array(jsonb_build_object('rowKey', event ->> 'code', 'value', 1)));
+END $$;
+SELECT create_view('collisions', 'v'), attach_projection('collisions', 'v', 'events', 'colliding');
+RESET ROLE;
+CALL store('collisions', 1, '{"code": "40001"}');
+CALL store('collisions', 2, '{"code": "40P01"}');
+CALL store('collisions', 3, '{"code": "55P03"}');
+CALL follow('collisions', 'v', chunk => 1);
+SELECT shown('collisions'), (SELECT count(*) FROM found WHERE service_id = 'collisions') AS findings, attempts, (SELECT last_value FROM tries) AS calls FROM projections WHERE service_id = 'collisions';
+
 -- a source that is a view, and event types
 SET ROLE follow_owner;
 CREATE VIEW adapted AS SELECT service_id, event_id, suid, event, arrived_at, event_type FROM events WHERE NOT event ? 'hidden';

@@ -125,6 +125,48 @@ SELECT * FROM promote_generation('replay', 'v', 1, 0);
 SELECT shown('replay'), shown('replay', 'safe');
 SELECT event_id, generation, settled FROM receipts r JOIN views USING (service_id, view_no) WHERE service_id = 'replay' ORDER BY event_id, generation;
 
+-- what says nothing about the event fails the promotion as it is, and nothing has changed; what is the function's own
+-- fault leaves the event to be redelivered
+SET ROLE rebuild_owner;
+CREATE FUNCTION raising(event jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'k'; END $$;
+CREATE FUNCTION raising_keys(event jsonb) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stop' USING ERRCODE = event ->> 'k'; END $$;
+CREATE FUNCTION keyed(event jsonb, rows jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT NULL::jsonb $$;
+CREATE FUNCTION promoted(service text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    word text;
+    answer text;
+BEGIN
+    SELECT p::text INTO answer FROM unsafemv.promote_generation(service, 'v', 1, 0) p;
+    RETURN answer;
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+    GET STACKED DIAGNOSTICS word = CONSTRAINT_NAME;
+    RETURN coalesce(nullif(word, ''), SQLSTATE);
+END $$;
+SELECT create_view('rcodes plan', 'v'), attach_projection('rcodes plan', 'v', 'events', 'raising'), create_view('rcodes keys', 'v'), attach_projection('rcodes keys', 'v', 'events', 'keyed', 'raising_keys');
+CREATE TEMP TABLE answers (n bigint, code text, service text, answer text);
+DO $$
+DECLARE
+    code text;
+    n bigint;
+    service text;
+BEGIN
+    FOREACH service IN ARRAY ARRAY['rcodes plan', 'rcodes keys'] LOOP
+        PERFORM unsafemv.begin_rebuild(service, 'v', 2);
+        INSERT INTO events VALUES (service, 'e1', s(1), '{}');
+        PERFORM unsafemv.apply(service, 'v', 'e1', s(1), '{"upserts": [{"rowKey": "k", "value": 1}]}');
+        FOR code, n IN SELECT * FROM unnest(ARRAY['40001', '40P01', '53100', '53200', '55P03', '57014', '58030', 'P0001']) WITH ORDINALITY LOOP
+            UPDATE events SET event = jsonb_build_object('k', code) WHERE service_id = service;
+            INSERT INTO answers VALUES (n, code, service, promoted(service));
+            IF code = '58030' THEN
+                INSERT INTO answers SELECT n, 'state', service, string_agg(generation || ' ' || status, ', ' ORDER BY generation) || '; ' || shown(service) FROM unsafemv.generations g WHERE g.service_id = service;
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+RESET ROLE;
+SELECT a.code, a.answer AS plan, b.answer AS keys FROM answers a JOIN answers b USING (n, code) WHERE a.service = 'rcodes plan' AND b.service = 'rcodes keys' ORDER BY n, code;
+SELECT count(*) FROM findings WHERE service_id LIKE 'rcodes%';
+
 -- a poison event stops a rebuild; a skip and a second call go on
 SELECT attach('rpoison');
 CALL store('rpoison', 1, '{"k": "a"}');
