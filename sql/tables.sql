@@ -34,7 +34,7 @@ COMMENT ON COLUMN unsafemv.views.view_no IS 'Small number standing for the view 
 COMMENT ON COLUMN unsafemv.views.active_generation IS 'The generation that reads and applies use.';
 COMMENT ON COLUMN unsafemv.views.last_generation IS 'Greatest generation number ever given out in this view (never reused).';
 COMMENT ON COLUMN unsafemv.views.base IS 'What an unsafe patch or delete works on: composed (the visible row) or unsafe (tentative rows only).';
-COMMENT ON COLUMN unsafemv.views.indexes IS 'Declared indexes: array of {"id","type","path"}; empty: any index id is accepted.';
+COMMENT ON COLUMN unsafemv.views.indexes IS 'Declared indexes: array of at most 256 {"id","type","path"}; empty: any index id is accepted.';
 COMMENT ON COLUMN unsafemv.views.receipt_retention IS 'How long settled receipts are kept: the window in which a redelivery is recognised.';
 COMMENT ON COLUMN unsafemv.views.created_at IS 'When the view was registered.';
 

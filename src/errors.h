@@ -52,7 +52,7 @@
 	X(MV_INDEX_VALUE_TYPE_MISMATCH, "UM209", false, "entry's type differs from the declared one") \
 	X(MV_INDEX_VALUE_INVALID, "UM210", false, "value does not fit its type (NaN, infinity, fraction, range)") \
 	X(MV_INDEX_ROW_KEY_MISMATCH, "UM211", false, "a patch's entry names another row, or a plan's entry or index delete a row the plan does not touch") \
-	X(MV_LIMIT_EXCEEDED, "UM212", false, "key, id, nesting or batch above its limit") \
+	X(MV_LIMIT_EXCEEDED, "UM212", false, "key, id, nesting, batch, declarations or entries above their limit") \
 	X(MV_PROJECTION_MISSING, "UM301", false, "follow or rebuild without an attached projection") \
 	X(MV_PLAN_FUNCTION_FAILED, "UM302", false, "plan function raised or returned a malformed plan; DETAIL names the event") \
 	X(SUID_INVALID, "UM401", false, "not 30 ASCII digits") \

@@ -225,6 +225,11 @@ index_entry_declare(Jsonb *indexes, DeclaredIndexes *result)
 		RAISE(MV_VALUE_INVALID, errmsg("indexes is not a JSON array"),
 			  errhint("Give an array of {\"id\", \"type\", \"path\"}."));
 	count = JB_ROOT_COUNT(indexes);
+	if (count > LIMIT_DECLARED)
+		RAISE(MV_LIMIT_EXCEEDED,
+			  errmsg("%d indexes are declared, the limit is %d", count, LIMIT_DECLARED),
+			  errdetail("Path $."),
+			  errhint("Declare those that queries use."));
 	result->indexes = palloc0(Max(count, 1) * sizeof(DeclaredIndex));
 	for (int i = 0; i < count; i++)
 	{

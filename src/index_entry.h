@@ -9,7 +9,10 @@
 
 #include "errors.h"
 
-/* Limits in bytes (core 5); a batch in events. */
+/*
+ * Limits in bytes (core 5); a batch in events, the declarations of a view, and the
+ * entries that one plan gives one row, by number.
+ */
 #define LIMIT_ROW_KEY		1024
 #define LIMIT_EVENT_ID		1024
 #define LIMIT_TEXT_VALUE	1024
@@ -18,6 +21,8 @@
 #define LIMIT_VIEW_ID		255
 #define LIMIT_NESTING		1000
 #define LIMIT_BATCH			100000
+#define LIMIT_DECLARED		256
+#define LIMIT_ROW_ENTRIES	1000
 
 typedef enum IndexType
 {

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "jsonb_read.h"
@@ -40,6 +41,8 @@ typedef struct ParseState
 	int			count;
 	int			allocated;
 	PlanItem   *items;
+	int			nentries;		/* of all items */
+	const char *patches;		/* what the plan calls that list */
 
 	int			ntouched;		/* keys of row mutations, sorted */
 	text	  **touched;
@@ -578,6 +581,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 			text	   *named;
 			bool		present;
 
+			CHECK_FOR_INTERRUPTS();
 			state->entry = i;
 			if (!parse_entry(state, object, entry, &present, &named))
 				return false;
@@ -592,6 +596,7 @@ parse_write(ParseState *state, const JsonbValue *element, bool patch)
 				operation->nentries++;
 		}
 		state->entry = -1;
+		state->nentries += operation->nentries;
 	}
 	return true;
 }
@@ -701,6 +706,7 @@ parse_index_entry(ParseState *state, const JsonbValue *element)
 	operation = add_item(state, row_key, OPERATION_INDEX);
 	operation->nentries = 1;
 	operation->entries = entry;
+	state->nentries++;
 	return true;
 }
 
@@ -774,7 +780,7 @@ check_patched_deletes(ParseState *state, const MutationPlan *plan)
 				gone = false;
 			else if (operation->kind == OPERATION_PATCH && gone && !operation->create)
 			{
-				state->list = "rowPatches";
+				state->list = state->patches;
 				state->item = -1;
 				FAIL(state, MV_PLAN_INVALID,
 					 errmsg("row \"%s\" is deleted and patched by one plan", mutation_clip(key->row_key)),
@@ -782,6 +788,36 @@ check_patched_deletes(ParseState *state, const MutationPlan *plan)
 				return false;
 			}
 		}
+	}
+	return true;
+}
+
+/* How many index entries the plan gives one row. */
+static bool
+check_row_entries(ParseState *state, const MutationPlan *plan)
+{
+	if (state->nentries <= LIMIT_ROW_ENTRIES)
+		return true;
+	for (int i = 0; i < plan->nkeys; i++)
+	{
+		const KeyOperations *key = &plan->keys[i];
+		int			count = 0;
+		bool		listed = false;
+
+		for (int j = 0; j < key->count; j++)
+		{
+			count += key->operations[j].nentries;
+			listed |= key->operations[j].kind == OPERATION_INDEX;
+		}
+		if (count <= LIMIT_ROW_ENTRIES)
+			continue;
+		state->list = listed ? "indexEntries" : state->patches;
+		state->item = -1;
+		FAIL(state, MV_LIMIT_EXCEEDED,
+			 errmsg("row \"%s\" is given %d index entries by one plan, the limit is %d",
+					mutation_clip(key->row_key), count, LIMIT_ROW_ENTRIES),
+			 errhint("Index what queries look for, or make several rows of it."));
+		return false;
 	}
 	return true;
 }
@@ -879,6 +915,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 		{
 			bool		good = false;
 
+			CHECK_FOR_INTERRUPTS();
 			state.item++;
 			state.member = NULL;
 			switch (list)
@@ -911,6 +948,7 @@ mutation_parse(Jsonb *plan, const Suid *suid, const DeclaredIndexes *declared,
 	}
 
 	group_items(&state, result);
+	state.patches = names[LIST_PATCHES];
 	state.member = NULL;
-	return check_patched_deletes(&state, result);
+	return check_patched_deletes(&state, result) && check_row_entries(&state, result);
 }

@@ -187,8 +187,15 @@ FROM (VALUES
     (23, $$'inst', 'bad', indexes => '[{"id":1,"type":"text","path":"a"}]'$$),
     (24, $$'inst', 'bad', indexes => '[{"id":"a","type":"text","path":"a","unique":true}]'$$),
     (25, $$'inst', 'bad', indexes => '[{"id":"a","type":"text","path":"a"},{"id":"a","type":"integer","path":"b"}]'$$),
-    (26, $$'inst', 'bad', indexes => jsonb_build_array(jsonb_build_object('id', repeat('i', 64), 'type', 'text', 'path', 'a'))$$)
+    (26, $$'inst', 'bad', indexes => jsonb_build_array(jsonb_build_object('id', repeat('i', 64), 'type', 'text', 'path', 'a'))$$),
+    (27, $$'inst', 'bad', indexes => (SELECT jsonb_agg(jsonb_build_object('id', 'i' || n, 'type', 'text', 'path', 'a')) FROM generate_series(1, 257) n)$$),
+    (28, $$'inst', 'bad', indexes => (SELECT jsonb_agg(jsonb_build_object('id', 'i' || n, 'type', 'text', 'path', 'a')) FROM generate_series(1, 60000) n)$$)
 ) AS c (n, arguments) ORDER BY n;
+SELECT unsafemv.create_view('inst', 'bad', indexes => (SELECT jsonb_agg(jsonb_build_object('id', 'i' || n, 'type', 'text', 'path', 'a')) FROM generate_series(1, 257) n));
+-- the most indexes; each takes its entry
+SELECT unsafemv.create_view('inst3', 'most', indexes => (SELECT jsonb_agg(jsonb_build_object('id', 'i' || n, 'type', 'text', 'path', 'a')) FROM generate_series(1, 256) n));
+SELECT outcome FROM unsafemv.apply('inst3', 'most', 'e1', s(1), '{"rowUpserts":[{"rowKey":"a","value":{"a":"x"}}]}');
+SELECT index_entries FROM unsafemv.apply_safe('inst3', 'most', NULL, s(1), '{"rowUpserts":[{"rowKey":"a","value":{"a":"x"}}]}', 'e1');
 -- the greatest numbers
 SELECT unsafemv.create_view('inst', 'greatest', definition_version => 9223372036854775807,
     generation => 9223372036854775807, last_suid => '315537897599999999999999999999',

@@ -333,6 +333,26 @@ SELECT value = nested(1000) AS stored FROM unsafemv.read_rows('plan', 'large', A
 SELECT (verdict('large', up('n', nested(1001))::text)).*;
 SELECT (verdict('large', up('n', (repeat('[', 1001) || repeat(']', 1001))::jsonb)::text)).*;
 SELECT (verdict('large', jsonb_build_object('patches', jsonb_build_array(jsonb_build_object('kind', 'json_patch', 'rowKey', 'n', 'patch', nested(1001))))::text)).*;
+-- index entries of one row: 1,000 in one plan, listed or in patches; those of other rows, and nulls, do not count
+SELECT unsafemv.create_view('plan', 'entries');
+CREATE FUNCTION entries(lowest int, highest int, key text = NULL) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('rowKey', key, 'indexId', 'i', 'valueType', 'integer')) || jsonb_build_object('value', nullif(n, 0))) FROM generate_series(lowest, highest) n $$;
+CREATE FUNCTION with_entries(listed jsonb, patched jsonb = '[]', again jsonb = '[]') RETURNS text LANGUAGE sql AS $$
+    SELECT jsonb_build_object('upserts', '[{"rowKey": "a", "value": {}}, {"rowKey": "b", "value": {}}]'::jsonb, 'indexEntries', listed, 'patches', jsonb_build_array(
+        jsonb_build_object('kind', 'json_patch', 'rowKey', 'a', 'patch', '{}'::jsonb, 'indexEntries', patched),
+        jsonb_build_object('kind', 'json_patch', 'rowKey', 'a', 'patch', '{}'::jsonb, 'indexEntries', again)))::text $$;
+SELECT n, v.* FROM (VALUES
+    (1, with_entries(entries(1, 1001, 'a'))),
+    (2, with_entries('[]', entries(1, 1001))),
+    (3, with_entries(entries(1, 400, 'a'), entries(401, 1001))),
+    (4, with_entries('[]', entries(1, 501), entries(1, 500))),
+    (5, with_entries(entries(1, 1, 'a') || entries(1, 1001, 'b'))),
+    (6, jsonb_build_object('patches', jsonb_build_array(jsonb_build_object('kind', 'add', 'rowKey', repeat('k', 1024), 'patch', '{}'::jsonb, 'indexEntries', entries(1, 100000))))::text)
+) AS c (n, plan), LATERAL verdict('entries', plan) v ORDER BY n;
+SELECT message, detail FROM provoke(format('SELECT unsafemv.apply(''plan'', ''entries'', ''e1'', s(1), %L)', with_entries(entries(1, 1001, 'a'))));
+SELECT error_code FROM unsafemv.apply_batch('plan', 'entries', jsonb_build_array(jsonb_build_object('eventId', 'e1', 'suid', s(1), 'mutations', with_entries(entries(1, 1001, 'a'))::jsonb)), on_error => 'report');
+SELECT outcome FROM unsafemv.apply('plan', 'entries', 'e1', s(1), with_entries(entries(1, 1000, 'b'), entries(0, 1000))::jsonb);
+SELECT index_entries FROM unsafemv.apply_safe('plan', 'entries', NULL, s(1), with_entries(entries(1, 1000, 'b'), entries(0, 1000))::jsonb, 'e1');
 
 -- report 43: one limit in bytes, whatever compression makes of a key
 -- scenario 243: the largest names there can be, none of which compresses, at once
