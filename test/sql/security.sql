@@ -217,8 +217,25 @@ CREATE OPERATOR unsafemv.<= (LEFTARG = text, RIGHTARG = text, FUNCTION = text_le
 CREATE EXTENSION unsafemv;
 DROP OPERATOR unsafemv.<= (text, text);
 CREATE EXTENSION unsafemv WITH SCHEMA public;
+-- nor one in which others may create, whoever gave them the right
+GRANT USAGE, CREATE ON SCHEMA unsafemv TO regress_nobody;
+CREATE EXTENSION unsafemv;
+CREATE EXTENSION unsafemv WITH SCHEMA unsafemv;
+REVOKE CREATE ON SCHEMA unsafemv FROM regress_nobody;
+GRANT CREATE ON SCHEMA unsafemv TO PUBLIC;
+CREATE EXTENSION unsafemv;
+DROP SCHEMA unsafemv;
+ALTER DEFAULT PRIVILEGES GRANT CREATE ON SCHEMAS TO regress_nobody;
+CREATE EXTENSION unsafemv;
+ALTER DEFAULT PRIVILEGES REVOKE CREATE ON SCHEMAS FROM regress_nobody;
+ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO regress_nobody;
+CREATE SCHEMA unsafemv;
+-- a superuser's right gives nothing new
+ALTER ROLE regress_secret SUPERUSER;
+GRANT CREATE ON SCHEMA unsafemv TO regress_secret, CURRENT_USER;
 CREATE EXTENSION unsafemv;
 SELECT count(*) FROM unsafemv.status;
+ALTER ROLE regress_secret NOSUPERUSER;
 \c regression
 DROP DATABASE regress_unsafemv_security;
 DROP OWNED BY regress_nobody, "regress ""reader""; --", regress_writer, regress_admin, regress_secret;
