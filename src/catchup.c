@@ -816,7 +816,7 @@ take_failure(Chunk *chunk, const SourceEvent *event, bool known)
 							   event->event_id, &event->suid, findings_detail(detail.data));
 	stop_pass(pass, CATCHUP_POISON, true,
 			  TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-										  (attempts > 9 ? 300 : Min(300, 1 << (attempts - 1))) * 1000));
+										  (attempts > 9 ? 300 : Min(300, 1 << (Max(attempts, 1) - 1))) * 1000));
 }
 
 static void

@@ -18,6 +18,7 @@
 
 #include "access/htup_details.h"
 #include "common/cryptohash.h"
+#include "common/int.h"
 #include "common/sha2.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -414,6 +415,20 @@ add_entry(EntryList *list, const text *row_key, const IndexEntry *entry)
 	list->entries[i] = entry == NULL ? (Datum) 0 : JsonbPGetDatum(kept_entry_to_jsonb(entry));
 }
 
+/* A counter of the generation's row, which somebody may have written by hand. */
+static int64
+add_count(const SafeStep *step, int64 count, int64 more)
+{
+	int64		result;
+
+	if (pg_add_s64_overflow(count, more, &result))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("bigint out of range"),
+				 registry_errdetail_generation(step->view, step->generation)));
+	return result;
+}
+
 /* The difference between the entries stored and those the row has now. */
 static void
 diff_entries(SafeKey *key, const DeclaredIndexes *declared, EntryList *gone, EntryList *new)
@@ -475,7 +490,8 @@ write_rows(SafeStep *step)
 		}
 		else if (key->existed)
 			deletes[ndeletes++] = PointerGetDatum(key->row_key);
-		step->row_count += (int) key->image.present - (int) key->existed;
+		step->row_count = add_count(step, step->row_count,
+									(int) key->image.present - (int) key->existed);
 		diff_entries(key, &step->view->declared, &gone, &new);
 	}
 
@@ -563,7 +579,7 @@ write_head(SafeStep *step)
 	registry_instance(values, step->view, step->generation);
 	values[3] = SuidPGetDatum(&step->head);
 	values[4] = Int64GetDatum(step->row_count);
-	values[5] = Int64GetDatum(step->state.history_count + step->count);
+	values[5] = Int64GetDatum(add_count(step, step->state.history_count, step->count));
 	values[6] = PointerGetDatum(lane_safe_digest_value(digest));
 	values[7] = SuidPGetDatum(&step->floor);
 	nulls[7] = !step->has_floor;

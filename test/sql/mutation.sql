@@ -441,6 +441,15 @@ SELECT refused($$SELECT unsafemv.query_rows('plan', 'eight', 'i', 'integer', '92
 SELECT a.last_suid, pg_typeof(row_upserts), pg_typeof(row_patches), pg_typeof(row_deletes), pg_typeof(index_entries)
 FROM unsafemv.apply_safe('plan', 'eight', NULL, unsafemv.suid_from_position(2147483647), '{"upserts":[{"rowKey":"k","value":1,"rowVersion":9223372036854775807}]}', 'e1', 2147483648, 2147483648) a;
 SELECT generation, definition_version, row_count, pg_typeof(row_count) FROM unsafemv.read_active('plan', 'eight');
+-- counters end where bigint does: the step is refused, nothing wraps
+CREATE FUNCTION counted(rows bigint, events bigint, plan jsonb) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE unsafemv.generations g SET row_count = rows, history_count = events FROM unsafemv.views v WHERE (g.service_id, g.view_no) = (v.service_id, v.view_no) AND v.service_id = 'plan' AND view_id = 'eight';
+    RETURN refused(format('SELECT unsafemv.apply_safe(''plan'', ''eight'', unsafemv.suid_from_position(2147483647), unsafemv.suid_from_position(2147483649), %L, ''e3'')', plan));
+END $$;
+SELECT counted(9223372036854775807, 1, up('new', '1')) AS row_count, counted(1, 9223372036854775807, '{}') AS history_count, counted('-9223372036854775808', 1, '{"deletes": ["k"]}') AS least;
+SELECT counted(9223372036854775806, 9223372036854775806, up('new', '1')) AS last_one, counted(1, 1, '{}') AS as_before;
+SELECT row_count, history_count FROM unsafemv.read_active('plan', 'eight');
 
 -- report 47: keys are bytes
 SELECT unsafemv.create_view('plan', 'bytes');
