@@ -101,7 +101,7 @@ owner_argument(FunctionCallInfo fcinfo, int argno)
 	return owner;
 }
 
-/* Positive and finite, judged where months and days have a length: from now on. */
+/* Positive, judged where months and days have a length: from now on. */
 static Datum
 lease_argument(FunctionCallInfo fcinfo, int argno)
 {
@@ -109,11 +109,12 @@ lease_argument(FunctionCallInfo fcinfo, int argno)
 	TimestampTz until;
 
 	registry_require(fcinfo, argno, "lease");
+	registry_check_interval("lease", PG_GETARG_INTERVAL_P(argno));
 	until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 													TimestampTzGetDatum(now),
 													PG_GETARG_DATUM(argno)));
-	if (until <= now || TIMESTAMP_NOT_FINITE(until))
-		RAISE(MV_VALUE_INVALID, errmsg("lease is not positive and finite"));
+	if (until <= now)
+		RAISE(MV_VALUE_INVALID, errmsg("lease is not positive"));
 	return PG_GETARG_DATUM(argno);
 }
 

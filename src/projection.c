@@ -530,18 +530,12 @@ unsafemv_observe_lag(PG_FUNCTION_ARGS)
 {
 	text	   *service_id = registry_service_argument(fcinfo, 0);
 	Datum		values[2] = {PointerGetDatum(service_id), PG_GETARG_DATUM(1)};
-	Interval	zero = {0};
-	Interval	most = {.month = 12 * 1000};
 	Interval   *result;
 	bool		isnull;
 
 	result = palloc0(sizeof(Interval));
-	if (!PG_ARGISNULL(1) &&
-		DatumGetBool(DirectFunctionCall2(interval_lt, PG_GETARG_DATUM(1), IntervalPGetDatum(&zero))))
-		RAISE(MV_VALUE_INVALID, errmsg("lag is negative"));
-	if (!PG_ARGISNULL(1) &&
-		DatumGetBool(DirectFunctionCall2(interval_gt, PG_GETARG_DATUM(1), IntervalPGetDatum(&most))))
-		RAISE(MV_VALUE_INVALID, errmsg("lag is more than 1000 years"));
+	if (!PG_ARGISNULL(1))
+		registry_check_interval("lag", PG_GETARG_INTERVAL_P(1));
 	statement_begin();
 	if (PG_ARGISNULL(1) ? statement_execute(STATEMENT_LAG_READ, values, NULL) > 0 :
 		statement_execute(STATEMENT_LAG_OBSERVE, values, NULL) > 0)

@@ -618,6 +618,35 @@ registry_suid_argument(FunctionCallInfo fcinfo, int argno, const char *name)
 	return PG_GETARG_SUID_P(argno);
 }
 
+/* Is a part of an interval, months, days or time, beyond 1000 years? */
+static bool
+part_too_long(const Interval *value)
+{
+	const int64 days = 366 * 1000;
+
+	return value->month > 12 * 1000 || value->month < -12 * 1000 ||
+		value->day > days || value->day < -days ||
+		value->time > days * USECS_PER_DAY || value->time < -days * USECS_PER_DAY;
+}
+
+/*
+ * The parts count one by one, too: years and days of opposite signs may compare
+ * as nothing, and still no moment can be added to them.
+ */
+void
+registry_check_interval(const char *name, const Interval *value)
+{
+	Interval	zero = {0};
+	Interval	most = {.month = 12 * 1000};
+	Datum		datum = IntervalPGetDatum(unconstify(Interval *, value));
+
+	if (DatumGetBool(DirectFunctionCall2(interval_lt, datum, IntervalPGetDatum(&zero))))
+		RAISE(MV_VALUE_INVALID, errmsg("%s is negative", name));
+	if (part_too_long(value) ||
+		DatumGetBool(DirectFunctionCall2(interval_gt, datum, IntervalPGetDatum(&most))))
+		RAISE(MV_VALUE_INVALID, errmsg("%s is more than 1000 years", name));
+}
+
 int
 registry_errdetail(const View *view)
 {
@@ -663,20 +692,6 @@ unsafemv_views_changed(PG_FUNCTION_ARGS)
 	return PointerGetDatum(NULL);
 }
 
-static void
-check_interval(const char *name, const Interval *value)
-{
-	Interval	zero = {0};
-	Interval	most = {.month = 12 * 1000};
-
-	if (DatumGetBool(DirectFunctionCall2(interval_gt, IntervalPGetDatum(unconstify(Interval *, value)),
-										 IntervalPGetDatum(&most))))
-		RAISE(MV_VALUE_INVALID, errmsg("%s is more than 1000 years", name));
-	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(unconstify(Interval *, value)),
-										 IntervalPGetDatum(&zero))))
-		RAISE(MV_VALUE_INVALID, errmsg("%s is negative", name));
-}
-
 Datum
 unsafemv_create_view(PG_FUNCTION_ARGS)
 {
@@ -712,7 +727,7 @@ unsafemv_create_view(PG_FUNCTION_ARGS)
 						mutation_clip(service_id), mutation_clip(view_id), (long long) generation));
 	if (strcmp(text_to_cstring(base), "composed") != 0 && strcmp(text_to_cstring(base), "unsafe") != 0)
 		RAISE(MV_VALUE_INVALID, errmsg("base is \"%s\", neither composed nor unsafe", mutation_clip(base)));
-	check_interval("receipt_retention", retention);
+	registry_check_interval("receipt_retention", retention);
 	index_entry_declare(indexes, &declared);
 
 	statement_begin();
@@ -755,11 +770,11 @@ unsafemv_alter_view(PG_FUNCTION_ARGS)
 		RAISE(MV_VALUE_INVALID, errmsg("nothing to change"),
 			  errhint("Give receipt_retention, window_floor or window_ceiling."));
 	if (!PG_ARGISNULL(2))
-		check_interval("receipt_retention", PG_GETARG_INTERVAL_P(2));
+		registry_check_interval("receipt_retention", PG_GETARG_INTERVAL_P(2));
 	if (!PG_ARGISNULL(3))
-		check_interval("window_floor", PG_GETARG_INTERVAL_P(3));
+		registry_check_interval("window_floor", PG_GETARG_INTERVAL_P(3));
 	if (!PG_ARGISNULL(4))
-		check_interval("window_ceiling", PG_GETARG_INTERVAL_P(4));
+		registry_check_interval("window_ceiling", PG_GETARG_INTERVAL_P(4));
 	values[0] = PointerGetDatum(service_id);
 	values[1] = PointerGetDatum(view_id);
 	values[2] = PG_GETARG_DATUM(2);

@@ -109,6 +109,9 @@ extern void registry_instance(Datum *values, const View *view, int64 generation)
 
 /* Argument checks shared by the public functions; all raise MV_VALUE_INVALID on NULL. */
 extern void registry_require(FunctionCallInfo fcinfo, int argno, const char *name);
+
+/* MV_VALUE_INVALID unless an interval is from 0 to 1000 years, hence can be added to now. */
+extern void registry_check_interval(const char *name, const Interval *value);
 extern text *registry_service_argument(FunctionCallInfo fcinfo, int argno);
 extern text *registry_view_argument(FunctionCallInfo fcinfo, int argno);
 extern text *registry_event_argument(FunctionCallInfo fcinfo, int argno);

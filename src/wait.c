@@ -182,13 +182,12 @@ wait_arguments(FunctionCallInfo fcinfo, WaitTarget *target)
 	TimestampTz now = GetCurrentTimestamp();
 
 	registry_require(fcinfo, 4, "timeout");
+	registry_check_interval("timeout", PG_GETARG_INTERVAL_P(4));
 	target->deadline = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 															   TimestampTzGetDatum(now),
 															   PG_GETARG_DATUM(4)));
 	if (target->deadline < now)
 		RAISE(MV_VALUE_INVALID, errmsg("timeout is negative"));
-	if (TIMESTAMP_NOT_FINITE(target->deadline))
-		RAISE(MV_VALUE_INVALID, errmsg("timeout is infinite"));
 	target->safe = page_safe(fcinfo, 5);
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,

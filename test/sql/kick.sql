@@ -250,6 +250,36 @@ SELECT n, refused(statement) FROM (VALUES
     (20, $$SELECT finish_kick('kick', 'v', 'a', NULL, NULL)$$)
 ) AS c(n, statement) ORDER BY n;
 
+-- every interval argument: from 0 to 1000 years, in each of its parts, so that a moment can be reckoned from it
+CREATE FUNCTION said(statement text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    RETURN 'accepted';
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+SELECT create_view('kick', 'intervals');
+SELECT p.proname AS not_tried FROM pg_proc p WHERE pronamespace = 'unsafemv'::regnamespace AND 'interval'::regtype = ANY (p.proargtypes) AND probin IS NOT NULL
+    AND proname NOT IN ('create_view', 'alter_view', 'observe_lag', 'acquire_kick', 'next_kick', 'worker_kick', 'renew_kick', 'wait_for', 'wait_until');
+SET statement_timeout = '1min';
+SELECT said(replace(statement, 'I', quote_literal(value))) AS said, string_agg(DISTINCT substring(statement FROM '\w+\('), ' ') AS functions, count(DISTINCT value) AS intervals
+FROM unnest(ARRAY['1001 years', '200000 years', '178000000 years', '2147483647 months', '2147483647 days', '2000000000 hours', '75000000 months -2147483648 days', '-1 s', '-178000000 years', '-2147483648 days 75000000 hours']) value,
+    unnest(ARRAY['create_view(''kick'', ''bad'', receipt_retention => I)', 'alter_view(''kick'', ''intervals'', I)', 'alter_view(''kick'', ''intervals'', window_floor => I)',
+    'alter_view(''kick'', ''intervals'', window_ceiling => I)', 'observe_lag(''kick'', I)', 'acquire_kick(''kick'', ''intervals'', ''a'', I)', 'next_kick(''a'', I)', 'worker_kick(''a'', I)',
+    'renew_kick(''kick'', ''intervals'', ''a'', 1, I)', 'wait_for(''kick'', ''intervals'', ''e'', s(1), I)']) f, LATERAL (SELECT 'SELECT * FROM unsafemv.' || f) x(statement) GROUP BY 1 ORDER BY 1;
+\set VERBOSITY terse
+CALL wait_until('kick', 'intervals', 'e', s(1), '178000000 years');
+CALL wait_until('kick', 'intervals', 'e', s(1), '-178000000 years');
+\set VERBOSITY default
+-- the longest, as a year has it and as days and hours have it
+SELECT put('intervals', 1);
+SELECT observe_lag('kick', '1000 years'), observe_lag('kick intervals', '359999 days 24:00:00'), alter_view('kick', 'intervals', '1000 years'),
+    wait_for('kick', 'intervals', 'e1', s(1), '1000 years'), acquire('intervals', 'a', '1000 years'), renew_kick('kick', 'intervals', 'a', 1, '350000 days 240000 hours') > clock_timestamp() AS renewed;
+SELECT fold('intervals', NULL, 1);
+SELECT drop_view('kick', 'intervals');
+DELETE FROM lags WHERE service_id LIKE 'kick%';
+RESET statement_timeout;
+
 -- a view that is being dropped: missing for acquire, nothing for next
 SELECT drop_view('kick', 'v', 0) > 0 AS in_parts;
 SELECT refused($$SELECT acquire('v', 'a')$$);
