@@ -174,6 +174,19 @@ SELECT outcome FROM unsafemv.apply('regress_theirs', 'v', 'e2', every.pos(2), '{
 SET ROLE regress_ours;
 SELECT outcome FROM unsafemv.apply('regress_theirs', 'v', 'e3', every.pos(3), '{}');
 SELECT service_id, row_key FROM unsafemv.current_rows;
+-- each role has plans of its own: one of another role would be planned anew, as the session's settings have it
+SELECT pg_stat_force_next_flush();
+BEGIN;
+SET LOCAL enable_indexscan = off;
+SET LOCAL enable_indexonlyscan = off;
+SET LOCAL enable_bitmapscan = off;
+SELECT outcome FROM unsafemv.apply('regress_ours', 'v', 'e4', every.pos(4), '{"upserts": [{"rowKey": "c", "value": 1}]}');
+SET LOCAL ROLE regress_theirs;
+SELECT outcome FROM unsafemv.apply('regress_theirs', 'v', 'e4', every.pos(4), '{"upserts": [{"rowKey": "c", "value": 1}]}');
+SET LOCAL ROLE regress_ours;
+SELECT outcome FROM unsafemv.apply('regress_ours', 'v', 'e5', every.pos(5), '{"upserts": [{"rowKey": "d", "value": 1}]}');
+SELECT relname AS scanned FROM pg_stat_xact_all_tables WHERE schemaname = 'unsafemv' AND seq_scan > 0 ORDER BY 1;
+COMMIT;
 RESET ROLE;
 DO $$
 DECLARE

@@ -140,6 +140,18 @@ UPDATE unsafemv.projections SET attached_role = 'regress_writer';
 UPDATE unsafemv.projections SET attempts = attempts;
 CALL unsafemv.follow('security', 'v') \gset
 \echo :folded :stop
+-- what one role of a session may know of a view is not remembered for the next
+RESET ROLE;
+SELECT unsafemv.create_view('cached', 'v'), unsafemv.grant_access('regress_nobody', 'writer');
+REVOKE SELECT ON unsafemv.views FROM regress_nobody;
+SET ROLE regress_writer;
+SELECT outcome FROM unsafemv.apply('cached', 'v', 'e1', unsafemv.suid_from_position(1), '{}');
+SET ROLE regress_nobody;
+\set VERBOSITY terse
+SELECT outcome FROM unsafemv.apply('cached', 'v', 'e2', unsafemv.suid_from_position(2), '{}');
+\set VERBOSITY default
+RESET ROLE;
+SELECT unsafemv.drop_view('cached', 'v');
 -- one's own role, or that of a member, is fine
 SET ROLE regress_secret;
 UPDATE unsafemv.projections SET attached_role = 'regress_writer' WHERE attached_role = 'regress_secret';
