@@ -520,18 +520,6 @@ apply_events(Share *share, int first, int count)
 	share->event_id = NULL;
 }
 
-/* Errors that say nothing about the event. */
-static bool
-passes_through(int sqlerrcode)
-{
-	int			category = ERRCODE_TO_CATEGORY(sqlerrcode);
-
-	return category == ERRCODE_TO_CATEGORY(ERRCODE_TRANSACTION_ROLLBACK) ||
-		category == ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) ||
-		category == ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES) ||
-		category == ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR);
-}
-
 /* {"error": message, "code": SQLSTATE} */
 static Jsonb *
 error_detail(const ErrorData *error)
@@ -586,7 +574,7 @@ try_step(void (*step) (Share *share, int first, int count), Share *share, int fi
 	}
 	PG_END_TRY();
 	share->event_id = NULL;
-	if (error != NULL && passes_through(error->sqlerrcode))
+	if (error != NULL && errors_no_events_fault(error->sqlerrcode))
 		ReThrowError(error);
 	return error;
 }

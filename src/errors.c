@@ -54,6 +54,21 @@ errors_roll_back(MemoryContext caller, ResourceOwner owner)
 	return error;
 }
 
+bool
+errors_no_events_fault(int sqlstate)
+{
+	switch (ERRCODE_TO_CATEGORY(sqlstate))
+	{
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_SYSTEM_ERROR:
+		case ERRCODE_TRANSACTION_ROLLBACK:
+			return true;
+		default:
+			return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE;
+	}
+}
+
 static const ErrorEntry *
 error_entry(ErrorCode code)
 {

@@ -86,6 +86,9 @@ extern char *errors_clip(const char *text, int length);
  */
 extern ErrorData *errors_roll_back(MemoryContext caller, ResourceOwner owner);
 
+/* Does the error say nothing about an event, or is it a matter of trying again? */
+extern bool errors_no_events_fault(int sqlstate);
+
 /* RAISE(MV_VIEW_MISSING, errmsg(...), errdetail(...), errhint(...)) */
 #define RAISE(code, ...) \
 	ereport(ERROR, errors_code(code), __VA_ARGS__)

@@ -158,25 +158,28 @@ root_array(Jsonb *jsonb)
 static JsonbContainer *
 value_array(const JsonbValue *value)
 {
-	if (value == NULL || value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
-		MALFORMED("array");
-	return value->val.binary.data;
+	if (value != NULL && value->type == jbvBinary && JsonContainerIsArray(value->val.binary.data))
+		return value->val.binary.data;
+	MALFORMED("array");
+	return NULL;
 }
 
 static JsonbContainer *
 value_object(const JsonbValue *value)
 {
-	if (value == NULL || value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
-		MALFORMED("object");
-	return value->val.binary.data;
+	if (value != NULL && value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data))
+		return value->val.binary.data;
+	MALFORMED("object");
+	return NULL;
 }
 
 static const JsonbValue *
 value_string(const JsonbValue *value)
 {
-	if (value == NULL || value->type != jbvString)
-		MALFORMED("string");
-	return value;
+	if (value != NULL && value->type == jbvString)
+		return value;
+	MALFORMED("string");
+	return NULL;
 }
 
 static text *

@@ -20,6 +20,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
+#include "common/int.h"
 #include "executor/tstoreReceiver.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -507,12 +508,18 @@ page_total(const ReadState *state, const Suid *bound, bool safe)
 	}
 	if (safe)
 		return total;
-	if (page_scan_total(state, bound, &visible, &covering))
-		return total + visible - covering;
-	page_part(&part, STATEMENT_READ_TOTAL, state, bound);
-	(void) statement_read(STATEMENT_READ_TOTAL, part.values, NULL);
-	return total + DatumGetInt64(statement_value(0, 1, &part.nulls[0])) -
-		DatumGetInt64(statement_value(0, 2, &part.nulls[0]));
+	if (!page_scan_total(state, bound, &visible, &covering))
+	{
+		page_part(&part, STATEMENT_READ_TOTAL, state, bound);
+		(void) statement_read(STATEMENT_READ_TOTAL, part.values, NULL);
+		visible = DatumGetInt64(statement_value(0, 1, &part.nulls[0]));
+		covering = DatumGetInt64(statement_value(0, 2, &part.nulls[0]));
+	}
+	/* A row_count that somebody wrote by hand. */
+	if (pg_add_s64_overflow(total, visible - covering, &total))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
+	return total;
 }
 
 /*

@@ -315,22 +315,6 @@ projection_read(const View *view, Projection *result)
 
 /* ---------- calling ---------- */
 
-/* Not the function's fault, or a matter of trying again. */
-static bool
-passes_through(int sqlstate)
-{
-	switch (ERRCODE_TO_CATEGORY(sqlstate))
-	{
-		case ERRCODE_OPERATOR_INTERVENTION:
-		case ERRCODE_INSUFFICIENT_RESOURCES:
-		case ERRCODE_SYSTEM_ERROR:
-		case ERRCODE_TRANSACTION_ROLLBACK:
-			return true;
-		default:
-			return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE;
-	}
-}
-
 /* In a PG_CATCH: raise what was caught as the function's failure. */
 static void
 raise_failure(const Projection *projection, const text *event_id, const char *function,
@@ -340,7 +324,7 @@ raise_failure(const Projection *projection, const text *event_id, const char *fu
 
 	MemoryContextSwitchTo(caller);
 	error = CopyErrorData();
-	if (passes_through(error->sqlerrcode))
+	if (errors_no_events_fault(error->sqlerrcode))
 		PG_RE_THROW();
 	FlushErrorState();
 	RAISE(MV_PLAN_FUNCTION_FAILED,

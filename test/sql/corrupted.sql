@@ -129,6 +129,8 @@ SELECT spoiled(format(spoil, 'service_id = ''corrupted''')) AS said, spoil FROM 
     'UPDATE unsafemv.generations SET last_suid = NULL WHERE %s',
     'UPDATE unsafemv.generations SET last_suid = s(99) WHERE %s',
     'UPDATE unsafemv.generations SET row_count = -5, history_count = -5 WHERE %s',
+    'UPDATE unsafemv.generations SET row_count = 9223372036854775807 WHERE %s',
+    'UPDATE unsafemv.generations SET history_count = 9223372036854775807 WHERE %s',
     'UPDATE unsafemv.views SET indexes = ''5'' WHERE %s',
     'UPDATE unsafemv.views SET indexes = ''[{}]'' WHERE %s',
     'UPDATE unsafemv.views SET indexes = ''null'' WHERE %s',
