@@ -72,7 +72,13 @@ sub cancel
 		{
 			last if $over < 250;
 			($code, $time) = timed($sql, $timeout);
-			$over = $time - $timeout if $code eq '57014' && $time - $timeout < $over;
+			last if $code ne '57014';
+			$over = $time - $timeout if $time - $timeout < $over;
+		}
+		if ($code eq '')
+		{
+			$took = $time;    # this time the machine was not busy
+			last;
 		}
 		$late = $over if $over > $late;
 		push @changed, $timeout if !$how{commits} && $session->run($state->($service)) ne $before;
