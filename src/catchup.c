@@ -577,8 +577,7 @@ rows_object(PresentRow *rows, int count, Datum *keys, int nkeys)
 	}
 	object = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 	MemoryContextSwitchTo(caller);
-	result = palloc(VARSIZE(object));
-	memcpy(result, object, VARSIZE(object));
+	result = DatumGetJsonbPCopy(JsonbPGetDatum(object));
 	MemoryContextDelete(scratch);
 	return result;
 }

@@ -93,6 +93,11 @@ extern bool errors_no_events_fault(int sqlstate);
 #define RAISE(code, ...) \
 	ereport(ERROR, errors_code(code), __VA_ARGS__)
 
+/* What is in a table cannot be what the extension wrote. */
+#define RAISE_CORRUPTED(...) \
+	ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED), __VA_ARGS__, \
+			errhint("Only the extension's functions write its tables; rebuild the view."))
+
 /* Raise, or, with a sink (ErrorCode *), leave the code there and go on. */
 #define REJECT(sink, code, ...) \
 	do { \

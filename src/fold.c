@@ -40,6 +40,13 @@ release_entries(RowImage *image, const RowImage *before)
 	image->owns_entries = false;
 }
 
+static void
+release_image(RowImage *image, const RowImage *before)
+{
+	release_value(image, before);
+	release_entries(image, before);
+}
+
 /* What else points to the image now, or outlives it, keeps what it has. */
 static void
 share_image(RowImage *image)
@@ -62,12 +69,12 @@ static void
 set_entries(RowImage *image, const RowImage *before, const Operation *operations, int count, bool keep)
 {
 	int			total = keep ? image->nentries : 0;
+	int			room = total;
 	IndexEntry *entries;
 
 	for (int i = 0; i < count; i++)
-		total += operations[i].nentries;
-	entries = palloc(Max(total, 1) * sizeof(IndexEntry));
-	total = keep ? image->nentries : 0;
+		room += operations[i].nentries;
+	entries = palloc(Max(room, 1) * sizeof(IndexEntry));
 	if (total > 0)
 		memcpy(entries, image->entries, total * sizeof(IndexEntry));
 	for (int i = 0; i < count; i++)
@@ -108,17 +115,15 @@ patch_value(const Operation *operation, Jsonb *target)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext scratch;
-	Jsonb	   *patched;
 	Jsonb	   *result;
 
 	if (VARSIZE(operation->value) + (target == NULL ? 0 : VARSIZE(target)) < LARGE_VALUE)
 		return merge_patch_apply(operation->patch_kind, target, operation->value);
 	scratch = AllocSetContextCreate(caller, "unsafemv patch", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(scratch);
-	patched = merge_patch_apply(operation->patch_kind, target, operation->value);
+	result = merge_patch_apply(operation->patch_kind, target, operation->value);
 	MemoryContextSwitchTo(caller);
-	result = palloc(VARSIZE(patched));
-	memcpy(result, patched, VARSIZE(patched));
+	result = DatumGetJsonbPCopy(JsonbPGetDatum(result));
 	MemoryContextDelete(scratch);
 	return result;
 }
@@ -142,13 +147,11 @@ fold_step(RowImage *image, const Suid *suid, const KeyOperations *operations, bo
 		switch (operation->kind)
 		{
 			case OPERATION_DELETE:
-				release_value(image, &before);
-				release_entries(image, &before);
+				release_image(image, &before);
 				memset(image, 0, sizeof(RowImage));
 				break;
 			case OPERATION_UPSERT:
-				release_value(image, &before);
-				release_entries(image, &before);
+				release_image(image, &before);
 				image->present = true;
 				image->value = operation->value;
 				image->row_version = operation->row_version;
@@ -159,8 +162,7 @@ fold_step(RowImage *image, const Suid *suid, const KeyOperations *operations, bo
 				{
 					if (strict)
 					{
-						release_value(image, &before);
-						release_entries(image, &before);
+						release_image(image, &before);
 						*image = before;
 						return false;
 					}
@@ -389,8 +391,7 @@ cap_kept(TentativeRow *row, const RowImage *base)
 static void
 refold(TentativeRow *row, const RowImage *base)
 {
-	release_value(&row->image, NULL);
-	release_entries(&row->image, NULL);
+	release_image(&row->image, NULL);
 	fold_events(base, row->kept, row->nkept, &row->image);
 }
 
@@ -430,21 +431,15 @@ KeyVerdict
 fold_judge(const TentativeRow *row, const Suid *head, const RowImage *base,
 		   const Suid *suid, const KeyOperations *operations, bool *left_as_is)
 {
-	RowImage	before;
+	RowImage	image = {0};
 	KeyVerdict	verdict;
-	bool		present;
+	bool		present;		/* the row before: all that counts of it */
 
 	*left_as_is = false;
 	if (!fold_counts(row, head))
-	{
-		before = *base;
-		share_image(&before);
-	}
+		present = base->present;
 	else if (suid_compare(suid, &row->source_suid) > 0 && !fold_stale(row, head, base))
-	{
-		before = row->image;
-		share_image(&before);
-	}
+		present = row->image.present;
 	else
 	{
 		TentativeRow copy = *row;
@@ -465,21 +460,18 @@ fold_judge(const TentativeRow *row, const Suid *head, const RowImage *base,
 			else if (mutation_is_full(&copy.kept[i].operations))
 				return KEY_SUPERSEDED;
 		}
-		fold_events(base, copy.kept, place, &before);
+		fold_events(base, copy.kept, place, &image);
+		present = image.present;
+		release_image(&image, NULL);
 		pfree(copy.kept);
 	}
-
-	/* Of the row before only whether it was there counts. */
-	present = before.present;
-	release_value(&before, NULL);
-	release_entries(&before, NULL);
 
 	verdict = fold_verdict(present, operations);
 	if (!present && verdict != KEY_APPLIED)
 	{
-		memset(&before, 0, sizeof(RowImage));
-		(void) fold_step(&before, suid, operations, false);
-		*left_as_is = !before.present;
+		memset(&image, 0, sizeof(RowImage));
+		(void) fold_step(&image, suid, operations, false);
+		*left_as_is = !image.present;
 	}
 	return verdict;
 }

@@ -142,10 +142,7 @@ kept_entries_to_jsonb(const IndexEntry *entries, int count)
 /* ---------- reading ---------- */
 
 #define MALFORMED(expected) \
-	ereport(ERROR, \
-			(errcode(ERRCODE_DATA_CORRUPTED), \
-			 errmsg("malformed kept events or index entries: %s expected", expected), \
-			 errhint("Only the extension's functions write its tables; rebuild the view.")))
+	RAISE_CORRUPTED(errmsg("malformed kept events or index entries: %s expected", expected))
 
 static JsonbContainer *
 root_array(Jsonb *jsonb)

@@ -564,11 +564,9 @@ write_head(SafeStep *step)
 	if (has_digest)
 	{
 		if (VARSIZE_ANY_EXHDR(step->state.history_digest) != PG_SHA256_DIGEST_LENGTH)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("history digest has %d bytes, not %d",
-							(int) VARSIZE_ANY_EXHDR(step->state.history_digest), PG_SHA256_DIGEST_LENGTH),
-					 errhint("Only the extension's functions write its tables; rebuild the view.")));
+			RAISE_CORRUPTED(errmsg("history digest has %d bytes, not %d",
+								   (int) VARSIZE_ANY_EXHDR(step->state.history_digest),
+								   PG_SHA256_DIGEST_LENGTH));
 		memcpy(digest, VARDATA_ANY(step->state.history_digest), PG_SHA256_DIGEST_LENGTH);
 	}
 	for (int i = 0; i < step->count; i++)

@@ -462,15 +462,6 @@ merge_patch_operand_valid(PatchKind kind, Jsonb *patch)
 	return operand_valid(&patch->root, NULL);
 }
 
-static Jsonb *
-copy_jsonb(Jsonb *value)
-{
-	Jsonb	   *copy = (Jsonb *) palloc(VARSIZE(value));
-
-	memcpy(copy, value, VARSIZE(value));
-	return copy;
-}
-
 /*
  * The value that "patch" makes of "target" (NULL: absent).
  */
@@ -485,10 +476,10 @@ merge_patch_apply(PatchKind kind, Jsonb *target, Jsonb *patch)
 	{
 		if (kind != PATCH_JSON_PATCH)
 			elog(ERROR, "operand of patch kind %s is not an object", kind_names[kind]);
-		return copy_jsonb(patch);
+		return DatumGetJsonbPCopy(JsonbPGetDatum(patch));
 	}
 	if (onto_object && JB_ROOT_COUNT(patch) == 0)
-		return copy_jsonb(target);
+		return DatumGetJsonbPCopy(JsonbPGetDatum(target));
 
 	merge_object(&state, &result, kind, onto_object ? &target->root : NULL,
 				 &patch->root);

@@ -53,10 +53,7 @@ suid_column(const RowColumns *columns, int column, Suid *result)
 void
 row_writer_no_value(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("row without a value that is no tombstone"),
-			 errhint("Only the extension's functions write its tables; rebuild the view.")));
+	RAISE_CORRUPTED(errmsg("row without a value that is no tombstone"));
 }
 
 /* Into zeros; what an entry of a safe row is stands in a table of its own. */

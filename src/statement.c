@@ -190,6 +190,7 @@ build_plan(StatementKind kind)
 	const StatementText *text = &statement_texts[kind];
 	int			nargs;
 	Oid			types[STATEMENT_MAX_ARGUMENTS];
+	MemoryContext caller = CurrentMemoryContext;
 	SPIPlanPtr	plan;
 
 	if (text->sql == NULL)
@@ -204,6 +205,7 @@ build_plan(StatementKind kind)
 	if (plan == NULL)
 		elog(ERROR, "could not prepare statement %d: %s", (int) kind,
 			 SPI_result_code_string(SPI_result));
+	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
 
 	/* After keeping, which would throw the plan away. */
 	if (SPI_keepplan(plan) != 0)
@@ -298,25 +300,21 @@ valid_plan(StatementKind kind)
 	return plan;
 }
 
+/* Run a plan, by its options or else by plain values; how many rows. */
 static uint64
-run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
+run_plan(StatementKind kind, SPIPlanPtr plan, const SPIExecuteOptions *options,
+		 Datum *values, const char *nulls, bool read_only)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	SPIPlanPtr	plan = valid_plan(kind);
-	char		spi_nulls[STATEMENT_MAX_ARGUMENTS];
 	int			code;
 
-	if (nulls != NULL)
-	{
-		int			nargs = strlen(statement_texts[kind].arguments);
-
-		for (int i = 0; i < nargs; i++)
-			spi_nulls[i] = nulls[i] ? 'n' : ' ';
-	}
 	running++;
 	PG_TRY();
 	{
-		code = SPI_execute_plan(plan, values, nulls != NULL ? spi_nulls : NULL, read_only, 0);
+		if (options != NULL)
+			code = SPI_execute_plan_extended(plan, options);
+		else
+			code = SPI_execute_plan(plan, values, nulls, read_only, 0);
 	}
 	PG_FINALLY();
 	{
@@ -327,6 +325,22 @@ run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
 		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
 	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
 	return SPI_processed;
+}
+
+static uint64
+run(StatementKind kind, Datum *values, const bool *nulls, bool read_only)
+{
+	SPIPlanPtr	plan = valid_plan(kind);
+	char		spi_nulls[STATEMENT_MAX_ARGUMENTS];
+
+	if (nulls != NULL)
+	{
+		int			nargs = strlen(statement_texts[kind].arguments);
+
+		for (int i = 0; i < nargs; i++)
+			spi_nulls[i] = nulls[i] ? 'n' : ' ';
+	}
+	return run_plan(kind, plan, NULL, values, nulls != NULL ? spi_nulls : NULL, read_only);
 }
 
 uint64
@@ -344,13 +358,11 @@ statement_read(StatementKind kind, Datum *values, const bool *nulls)
 uint64
 statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestReceiver *dest)
 {
-	MemoryContext caller = CurrentMemoryContext;
 	SPIPlanPtr	plan = valid_plan(kind);
 	const char *arguments = statement_texts[kind].arguments;
 	int			nargs = strlen(arguments);
 	ParamListInfo params = makeParamList(nargs);
 	SPIExecuteOptions options = {0};
-	int			code;
 
 	for (int i = 0; i < nargs; i++)
 	{
@@ -362,20 +374,7 @@ statement_read_into(StatementKind kind, Datum *values, const bool *nulls, DestRe
 	options.params = params;
 	options.read_only = true;
 	options.dest = dest;
-	running++;
-	PG_TRY();
-	{
-		code = SPI_execute_plan_extended(plan, &options);
-	}
-	PG_FINALLY();
-	{
-		running--;
-	}
-	PG_END_TRY();
-	if (code < 0)
-		elog(ERROR, "statement %d failed: %s", (int) kind, SPI_result_code_string(code));
-	MemoryContextSwitchTo(caller);	/* SPI leaves its own */
-	return SPI_processed;
+	return run_plan(kind, plan, &options, NULL, NULL, true);
 }
 
 /* Argument types and nulls as SPI wants them. */
