@@ -55,6 +55,8 @@ static const char *const words[] = {
 	"id", "type", "path", "k", "n", "a", "a.b", "", "\xc3\xa9", "\x01", "000000000000000000100000000000",
 };
 
+static const char *const patch_kinds[] = {"json_patch", "add", "min", "max", "append", "union"};
+
 static const char *const numbers[] = {
 	"0", "-0.0", "1", "-1", "0.1", "1e3", "9223372036854775807", "9223372036854775808",
 	"-9223372036854775808", "1e308", "1e309", "-1e400", "1e-400", "123456789012345678901234567890.5",
@@ -242,7 +244,6 @@ push_entry(void)
 static void
 push_plan(void)
 {
-	static const char *const kinds[] = {"json_patch", "add", "min", "max", "append", "union"};
 	static const char *const keys[] = {"k", "k", "k", "n"};
 	int			lists = take(16);
 
@@ -270,7 +271,7 @@ push_plan(void)
 		for (int n = take(3); n >= 0; n--)
 		{
 			push(WJB_BEGIN_OBJECT, NULL);
-			member("kind", one_of(kinds, lengthof(kinds)));
+			member("kind", one_of(patch_kinds, lengthof(patch_kinds)));
 			member("rowKey", one_of(keys, lengthof(keys)));
 			push(WJB_KEY, string("patch", 5));
 			if (odd())
@@ -356,7 +357,6 @@ push_kept_entries(void)
 static void
 push_kept_operation(void)
 {
-	static const char *const kinds[] = {"json_patch", "add", "min", "max", "append", "union"};
 	static const char *const names[] = {"delete", "upsert", "patch", "unindex", "index"};
 
 	if (odd())
@@ -374,7 +374,7 @@ push_kept_operation(void)
 		push_any(WJB_VALUE, 2);
 	}
 	if (!odd())
-		member("kind", one_of(kinds, lengthof(kinds)));
+		member("kind", one_of(patch_kinds, lengthof(patch_kinds)));
 	if (take(2))
 		member("create", scalar());
 	if (take(4) == 0)

@@ -52,19 +52,32 @@ sub limit
 	return;
 }
 
+# A number of the backend's status, in kB.
+sub memory
+{
+	my ($kilobytes) = slurp_file("/proc/$session->{pid}/status") =~ /^$_[0]:\s+(\d+)/m;
+	return $kilobytes;
+}
+
+# A new session: what it has of memory is not what earlier calls left to it.
+sub renew
+{
+	my $work_mem = shift;
+	$session->quit;
+	$session = session($node->connstr('postgres') . ' user=app');
+	$session->run("SET work_mem = '$work_mem'; SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', 1)");
+	return;
+}
+
 sub starve
 {
 	my ($name, $service, $sql, %how) = @_;
-	# A new session: what it has of memory is not what earlier calls left to it.
-	$session->quit;
-	$session = session($node->connstr('postgres') . ' user=app');
-	$session->run("SET work_mem = '64MB'; SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', 1)");
+	renew('64MB');
 	my $before = $state->($service);
 	my ($refused, $more, %wrong, @changed) = (0, 0);
 	for (;;)
 	{
-		my ($size) = slurp_file("/proc/$session->{pid}/status") =~ /^VmSize:\s+(\d+)/m;
-		limit($size * 1024 + $more);
+		limit(memory('VmSize') * 1024 + $more);
 		my $out = $session->run($sql);
 		limit('unlimited');
 		my ($code) = $out =~ /^ERROR:\s+(\w+)/m;
@@ -111,16 +124,13 @@ starve('promote_generation that replays', 'raise', "SELECT generation, carried, 
 # change: what a fold makes on the way is freed.
 sub lean
 {
-	my ($name, $megabytes, $sql, $more) = @_;
-	$session->quit;
-	$session = session($node->connstr('postgres') . ' user=app');
-	$session->run("SET work_mem = '4MB'; SELECT count(*) FROM unsafemv.query_composed_page('s', 'v', 1); " . ($more // ''));
-	my ($size) = slurp_file("/proc/$session->{pid}/status") =~ /^VmSize:\s+(\d+)/m;
+	my ($name, $megabytes, $sql) = @_;
+	renew('4MB');
+	my $size = memory('VmSize');
 	limit($size * 1024 + $megabytes * 1024 * 1024);
 	my $out = $session->run($sql);
 	limit('unlimited');
-	my ($peak) = slurp_file("/proc/$session->{pid}/status") =~ /^VmPeak:\s+(\d+)/m;
-	note(sprintf('%s: %d MB', $name, ($peak - $size) / 1024));
+	note(sprintf('%s: %d MB', $name, (memory('VmPeak') - $size) / 1024));
 	unlike($out, qr/ERROR/, "$name: done in $megabytes MB");
 	return;
 }
